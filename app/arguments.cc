@@ -27,7 +27,7 @@ Override split_override(const std::string& text, const std::string& flag) {
 }
 
 // Removes --config.a.b=v and --config.a.b v, big_vision's spelling of --set a.b=v, from `args` and
-// returns them. CLI11 must not see them, because it only knows fixed names.
+// returns them. CLI11 must not see them, because it accepts only fixed names.
 std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   std::vector<Override> overrides;
   std::vector<std::string> rest;
@@ -48,7 +48,7 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
   return overrides;
 }
 
-using Commands = std::vector<CLI::App*>;  // bvtrain, its verb, and the part of the verb
+using Commands = std::vector<CLI::App*>;  // bvtrain, its verb, and the subcommand of the verb
 
 Commands commands_given(CLI::App& app) {
   Commands commands = {&app};
@@ -61,8 +61,7 @@ bool has_option(const CLI::App& command, const std::string& name) {
   return command.get_option_no_throw(name) != nullptr;
 }
 
-// Returns whether the option was given to this command on the command line, and not by the
-// environment.
+// Returns whether the option was given to this command on the command line, not in the environment.
 bool is_typed(const CLI::App& command, const CLI::Option* option) {
   const std::vector<CLI::Option*>& order = command.parse_order();
   return std::find(order.begin(), order.end(), option) != order.end();
@@ -84,7 +83,7 @@ Error does_not_apply(const std::string& option, const Commands& commands) {
   return {Exit::usage, option, "does not apply to " + full_name(commands)};
 }
 
-// Returns what to write instead of a flag that is a key here, or a word of other trainers; "" if it
+// Returns what to write instead of a flag that is a key here or a term of other trainers; "" if it
 // is neither.
 std::string advice_for(const std::string& flag, const std::string& value) {
   const FamiliarWord familiar = familiar_flag(flag);
@@ -105,7 +104,7 @@ std::string unknown_option_message(const CLI::App& command, const std::string& n
   std::replace(dashes.begin(), dashes.end(), '_', '-');
   if (has_option(command, dashes))
     return fmt::format("unknown option '{}' (did you mean '{}'?)", name, dashes);
-  const bool trains = has_option(command, "--synthetic");  // the others ignore keys of training
+  const bool trains = has_option(command, "--synthetic");  // the others ignore training keys
   if (const std::string advice = trains ? advice_for(name, value) : ""; !advice.empty())
     return fmt::format("unknown option '{}': {}", name, advice);
   if (has_option(command, "--best") && (name == "--ckpt" || name == "--checkpoint")) {
@@ -127,8 +126,8 @@ bool is_option(const std::string& word) {
          std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
-// Returns the error for a command line that CLI11 rejects. It names what the command does not know,
-// if there is such a word; otherwise it says what CLI11 says.
+// Returns the error for a command line that CLI11 rejects. It names the unknown word, if there is
+// one; otherwise it is CLI11's message.
 Error usage_error(const Commands& commands, const CLI::ParseError& error,
                   const std::vector<std::string>& args) {
   const CLI::App& command = *commands.back();
@@ -184,7 +183,7 @@ void assign_variable(CLI::Option& option, const std::string& variable) {
 // verb must be options of the verb, too.
 void assign_values(const Commands& commands, const Variables& variables) {
   CLI::App& command = *commands.back();
-  // Each of these selects the model. If one was typed, the others in the environment are ignored.
+  // Each of these selects the model. If one was typed, the environment's others are ignored.
   const std::set<std::string> models = {"--config", "--workdir", "--weights"};
   const std::string& verb = command.get_name();
   const bool names_model = (verb == "predict" || verb == "export") &&
@@ -222,7 +221,7 @@ void check_one_action(const CLI::App& app) {
   }
 }
 
-// Adds the flags that help is asked about, such as "bvtrain help --workdir".
+// Adds the flags that help was requested for, as in "bvtrain help --workdir".
 void read_help(const CLI::App& app, Arguments::Help& help) {
   std::vector<std::string> flags = app.remaining(/*recurse=*/true);
   std::erase(flags, "--");
@@ -237,7 +236,7 @@ DryRun read_dry_run(const std::string& text) {
   throw Error(Exit::usage, "--dry-run=" + text, "expected --dry-run or --dry-run=full");
 }
 
-// Fills in what follows from several options.
+// Sets the values that depend on several options.
 void read_values(Options& options, const Commands& commands, const std::vector<Override>& spelled,
                  Arguments& out) {
   const CLI::App& command = *commands.back();
@@ -292,7 +291,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
 
 namespace {
 
-// Returns the values that a check of CLI11 allows: its type is then "TEXT:{npz,onnx}".
+// Returns the values that a CLI11 validator allows: its type is then "TEXT:{npz,onnx}".
 std::vector<std::string> choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t open = type.find('{'), close = type.rfind('}');

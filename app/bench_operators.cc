@@ -25,7 +25,7 @@ std::vector<Gpu> gpus_of(const Arguments& arguments, bool bf16) {
     gpus.push_back({name, peak_flops(name, bf16), peak_bandwidth(name)});
     if (gpus.back().flops == 0)
       throw Error(Exit::usage, "--gpu " + name,
-                  "not known; write it as in H100, H200, A100, L40S, RTX 4090");
+                  "unknown GPU; write it as in H100, H200, A100, L40S, RTX 4090");
   }
   return gpus;
 }
@@ -46,7 +46,7 @@ double seconds_of(const std::vector<OperatorSum>& sums, const std::string& name)
 void print_text(const std::vector<std::vector<OperatorSum>>& sums, const std::vector<Gpu>& gpus,
                 const Recipe& shapes) {
   const int64_t batch = shapes.length.batch_size;
-  std::printf("%s, batch %ld, %s: what a step computes and moves, and the least time for it\n",
+  std::printf("%s, batch %ld, %s: FLOPs and bytes of a step, and its minimum time\n",
               shapes.model_name.c_str(), static_cast<long>(batch),
               shapes.precision_choice.name().c_str());
   const auto line = [&](const std::string& name, double calls, double flops, double bytes,

@@ -1,4 +1,4 @@
-// bvtrain ckpt ls|verify|diff|average|rm: looks after the checkpoints of a run.
+// bvtrain ckpt ls|verify|diff|average|rm: manages the checkpoints of a run.
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
@@ -96,7 +96,7 @@ Exit verify(const Arguments& arguments) {
   size_t damaged = 0;
   for (const std::string& folder : folders) {
     const std::string fault = checkpoint_fault(folder, FaultSearch::checksums);
-    if (!fault.empty() && !file_exists(folder)) continue;  // the run has deleted it meanwhile
+    if (!fault.empty() && !file_exists(folder)) continue;  // meanwhile the run has deleted it
     const std::string name = arguments.ckpt.paths.size() > 1
                                  ? folder
                                  : std::filesystem::path(folder).filename().string();
@@ -208,7 +208,7 @@ Exit rm(const Arguments& arguments) {
   if (!std::filesystem::is_directory(ckpt.path(), error))
     throw Error(Exit::usage, given.path, "is not a workdir: it has no folder ckpt/");
   const bool dry = given.dry_run || arguments.dry_run != DryRun::no;
-  // Before the workdir is claimed, because reading the checksums may take long.
+  // Before the workdir is claimed, because computing the checksums may take long.
   const std::vector<int64_t> before = ckpt.steps();
   const std::vector<int64_t> steps =
       given.all_but_newest ? all_but_newest(ckpt) : removable_steps(ckpt, given.steps);

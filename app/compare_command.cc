@@ -17,7 +17,7 @@
 namespace bv {
 namespace {
 
-// Returns the columns of the terminal. Where there is none, $COLUMNS or else 120.
+// Returns the terminal width in columns. Without a terminal, $COLUMNS or else 120.
 size_t text_width() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

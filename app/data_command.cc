@@ -1,4 +1,4 @@
-// bvtrain data check|stats|index: looks at the data that a config names, or at a folder of data.
+// bvtrain data check|stats|index: inspects the data that a config names, or a data folder.
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
@@ -49,11 +49,11 @@ ChosenData choose_data(const Arguments& arguments) {
   data.config = given.folder.empty() ? load_config(arguments.config, arguments.overrides)
                                      : folder_config(given.folder);
   data.all = data_sections(data.config);
-  // A list of the examples of all splits is not about one part of a config.
+  // The list covers the examples of all splits, not one part of a config.
   if (!given.folder.empty() && data.all.size() == 1) data.all[0].name = given.folder;
   data.chosen = choose_sections(data.all, given.only);
   data.threads = given.threads > 0 ? given.threads : usable_cores();
-  at::set_num_threads(1);  // an op in one of these threads starts no threads of its own
+  at::set_num_threads(1);  // an op in one of these threads must not start more threads
   return data;
 }
 
@@ -98,7 +98,7 @@ Exit check(const Arguments& arguments) {
     run([](const BrokenExample& each) { write_stdout(line_of(each)); });
   }
   if (broken == 0) {
-    log::info("All {} examples are sound ({})", human_count(examples), join(sizes, ", "));
+    log::info("All {} examples are valid ({})", human_count(examples), join(sizes, ", "));
     return Exit::ok;
   }
   throw Error(Exit::data, "bvtrain data check",
@@ -169,7 +169,7 @@ Exit index(const Arguments& arguments) {
     const StoredIndices before = stored_indices(folder);
     const auto begin = std::chrono::steady_clock::now();
     const OpenedData opened = opener.open(section);
-    // A source that knows its size from elsewhere, such as tfds, looks at its files only for more.
+    // Makes a source that gets its size from elsewhere, such as tfds, open its files.
     opened.data->fingerprint();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     const std::vector<std::string> files = written_since(before, stored_indices(folder));

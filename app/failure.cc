@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kMemoryHint =
     "error: out of memory; raise grad_accum_steps, or lower input.batch_size or the model's size "
-    "(`bvtrain bench memory` shows what takes the memory)";
+    "(`bvtrain bench memory` shows what uses the memory)";
 
 constexpr const char* kThreadHint =
     "error: can't start another thread; raise the limit on processes (ulimit -u)";
@@ -33,7 +33,7 @@ Failure failure_at_hand() {
     if (is_out_of_memory(error)) return {Exit::memory, kMemoryHint};
     const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
     if (of_system != nullptr &&
-        of_system->code() == std::errc::resource_unavailable_try_again)  // std::thread says so
+        of_system->code() == std::errc::resource_unavailable_try_again)  // std::thread throws this
       return {Exit::usage, kThreadHint};
     const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
     const std::string what =

@@ -32,7 +32,7 @@ Exit help_command(const Arguments& arguments) {
   } else if (arguments.help.words.empty()) {
     print(help_overview(command_line()));
   } else {
-    // "bvtrain help exit codes" asks for one text, not for two.
+    // "bvtrain help exit codes" names one topic, not two.
     print(help_on(join(arguments.help.words, " "), command_line()));
   }
   return Exit::ok;

@@ -1,4 +1,4 @@
-// bvtrain init: looks at a folder of images and writes a config that trains on it (lib/init).
+// bvtrain init: inspects a folder of images and writes a config that trains on it (lib/init).
 #include <filesystem>
 
 #include "app/commands.h"
@@ -31,7 +31,7 @@ Exit init_command(const Arguments& arguments) {
   const Arguments::Init& given = arguments.init;
   const std::string output =
       arguments.output.empty() ? default_output(given.folder) : arguments.output;
-  // Looked up before the work, and again when the file is written.
+  // Checked before the work, and again when the file is written.
   if (file_exists(output))
     throw Error(Exit::usage, output, "exists already; name another --output");
   const DataFindings found = inspect_data(given.folder);

@@ -66,7 +66,7 @@ Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLa
   }
   const Timeouts timeouts = group_options(environment_map()).timeouts;
   options.startup_timeout = timeouts.startup;
-  // Longer than it takes a rank to notice the failure of another.
+  // Longer than a rank takes to detect another rank's failure.
   options.grace_period = std::max(options.grace_period, 2 * timeouts.heartbeat + 5);
   return static_cast<Exit>(launch(options));
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr int kClasses = 1000, kImageSize = 224;  // of the models whose parameters are counted
+constexpr int kClasses = 1000, kImageSize = 224;  // for models whose parameters are counted
 
 struct CountedVariant {
   std::string name;
@@ -25,7 +25,7 @@ struct CountedVariant {
 };
 
 std::vector<CountedVariant> count_variants(const std::string& model) {
-  const MetaDevice guard;  // takes no memory
+  const MetaDevice guard;  // allocates no memory
   std::vector<NamedVariant> variants = variants_of(model);
   if (variants.empty()) variants.push_back({"default", "{}"});
   std::vector<CountedVariant> counted;

@@ -62,8 +62,8 @@ Exit run(int argc, char** argv) {
   return train_command(arguments);
 }
 
-// Blocks the signals that stop a run before the loader initialises LibTorch's static objects, which
-// is most of the start-up time. A signal that arrives in this time is delivered when
+// Blocks the signals that stop a run before the dynamic linker initialises LibTorch's static
+// objects, which is most of the start-up time. A signal that arrives meanwhile is delivered when
 // install_signal_handlers() unblocks it.
 void block_signals(int, char**, char**) {
   const sigset_t signals = stop_signals();
@@ -73,8 +73,8 @@ void block_signals(int, char**, char**) {
   gnu::used]] void (*const g_before_libraries)(int, char**, char**) = &block_signals;
 
 // Ends the process without destroying LibTorch's static objects, which would take every rank a
-// tenth of a second. run() has closed everything that must be closed. Fails if stdout could not be
-// written.
+// tenth of a second. run() has closed everything that must be closed. Reports a failure if stdout
+// could not be written.
 [[noreturn]] void end(Exit code) {
   log::flush();
   code = end_stdout(code);

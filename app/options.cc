@@ -31,7 +31,7 @@ CLI::Validator integer_from(int64_t least) {
           ""};
 }
 
-// Adds --set, whose values are joined to those of a --set before the verb.
+// Adds --set, whose values are appended to those of a --set before the verb.
 void add_set(CLI::App& app, std::vector<std::string>& sets, const std::string& help) {
   app.add_option_function<std::vector<std::string>>(
          "--set",
@@ -44,31 +44,30 @@ void add_set(CLI::App& app, std::vector<std::string>& sets, const std::string& h
 }
 
 CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
-  CLI::App* exporter =
-      app.add_subcommand("export", "write the weights of the newest checkpoint for other programs");
+  CLI::App* exporter = app.add_subcommand(
+      "export", "export the weights of the newest checkpoint for other programs");
   exporter->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
   exporter->add_option("--config", out.config, "YAML file of a model, instead of --workdir");
   add_set(*exporter, sets, "KEY=VALUE, e.g. model_init=F.npz");
   exporter
       ->add_option("--format", out.format,
                    "npz, safetensors, onnx or timm (safetensors with timm's names, most models); "
-                   "default: from the suffix of --output")
+                   "default: by the suffix of --output")
       ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
-  exporter->add_option(
-      "--image-size", out.image_size,
-      "size of the model's images as HEIGHT,WIDTH[,CHANNELS], instead of that of the run; with "
-      "--config it is needed if the weights do not determine it");
+  exporter->add_option("--image-size", out.image_size,
+                       "image size of the model as HEIGHT,WIDTH[,CHANNELS], instead of that of the "
+                       "run; required with --config if the weights do not determine it");
   exporter->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
-  exporter->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
+  exporter->add_flag("--ema", out.ema, "use the averaged (EMA) weights");
   exporter->add_option("--output", out.output, "file to write: *.npz, *.safetensors or *.onnx")
       ->required();
   return exporter;
 }
 
-// For a command that runs in one process. `task` says what the device does.
+// For a command that runs in one process. `task` describes what the device does.
 CLI::Option* add_device(CLI::App& app, Arguments& out, const std::string& task) {
   return app.add_option("--devices", out.devices,
-                        fmt::format("the device that {}: auto, cpu, cuda or cuda:N", task));
+                        fmt::format("device that {}: auto, cpu, cuda or cuda:N", task));
 }
 
 CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
@@ -76,57 +75,54 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
       app.add_subcommand("predict", "run a trained model on images and write its outputs");
   predict->add_option("--config", out.config, "YAML file; default: that of the checkpoint or file")
       ->envname("BVTRAIN_CONFIG");
-  predict->add_option("--workdir", out.workdir, "folder of the run whose newest checkpoint is used")
+  predict->add_option("--workdir", out.workdir, "folder of the run; its newest checkpoint is used")
       ->envname("BVTRAIN_WORKDIR");
   predict->add_option("--weights", out.weights,
-                      "instead of --workdir: a *.safetensors or *.npz of `bvtrain export`, or any "
+                      "instead of --workdir: *.safetensors or *.npz from `bvtrain export`, or any "
                       "weights file with --config");
   add_set(*predict, sets, "KEY=VALUE, e.g. precision=float32");
   predict
       ->add_option("images,--input", out.inputs,
                    "images: files, folders, an npz with the array `image`, or - for a list of "
-                   "files on standard input (one a line, or NUL-separated)")
+                   "files on standard input (one per line or NUL-separated)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   predict->add_option("--eval", out.eval,
-                      "instead of images: use the data and pp_fn of this evaluator of the config");
+                      "instead of images: use the data and pp_fn of this evaluator in the config");
   predict->add_option("--first", out.first, "process only this many examples")
       ->check(CLI::Range(1, 1 << 30));
   predict->add_option("--pp", out.pp, "preprocessing ops; default: those of the first evaluator");
-  predict->add_option(
-      "--outputs", out.outputs,
-      "for *.npz: logits (the default), image (after preprocessing) or paths of activations, "
-      "joined by ','");
+  predict->add_option("--outputs", out.outputs,
+                      "for *.npz: logits (the default), image (after preprocessing) or names of "
+                      "activations, comma-separated");
   predict->add_option("--output", out.output,
                       "*.jsonl or *.csv for the most probable classes, *.npz for arrays, or - for "
                       "standard output; default: print a table");
   predict
       ->add_option("--format", out.format,
-                   "jsonl, csv or npz; default: from the suffix of --output, jsonl for -")
+                   "jsonl, csv or npz; default: by the suffix of --output, jsonl for -")
       ->check(CLI::IsMember({"jsonl", "csv", "npz"}));
   predict
-      ->add_option(
-          "--top", out.top,
-          "classes shown per image; default: 5 in files and 1 in the table, or with multilabel in "
-          "the table those predicted")
+      ->add_option("--top", out.top,
+                   "classes per image; default: 5 in files, 1 in the table (with multilabel the "
+                   "predicted ones)")
       ->check(integer_from(1));
-  predict
-      ->add_option("--batch-size", out.batch_size, "number of images computed at once; default: 64")
+  predict->add_option("--batch-size", out.batch_size, "images per batch; default: 64")
       ->check(CLI::Range(1, 65536));
   add_device(*predict, out, "computes the model");
   predict->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
-  predict->add_flag("--ema", out.ema, "use the averaged weights of the checkpoint");
+  predict->add_flag("--ema", out.ema, "use the averaged (EMA) weights");
   return predict;
 }
 
 void add_json(CLI::App& app, Arguments& out) {
-  app.add_flag("--json", out.json, "print one JSON object instead of text");
+  app.add_flag("--json", out.json, "print a JSON object instead of text");
 }
 
-// Adds the options that `bench` and `bench scaling` have in common.
+// Adds the common options of `bench` and `bench scaling`.
 void add_config(CLI::App& bench, Arguments& out, std::vector<std::string>& sets) {
   bench.add_option("--config", out.config, "YAML file of the run")->envname("BVTRAIN_CONFIG");
   add_set(bench, sets, "KEY=VALUE replaces a value of the config");
-  bench.add_flag("--synthetic", out.synthetic, "use generated data");
+  bench.add_flag("--synthetic", out.synthetic, "use synthetic data");
   add_json(bench, out);
 }
 
@@ -137,7 +133,7 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
   Arguments::Scaling& given = out.scaling;
   scaling
       ->add_option("--processes", given.processes,
-                   "numbers of processes, joined by ','; default: 1,8,16,32,...,1024")
+                   "numbers of processes, comma-separated; default: 1,8,16,32,...,1024")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
   scaling
@@ -148,47 +144,46 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
     return scaling->add_option(name, value, help)->check(CLI::PositiveNumber);
   };
   add("--compute-ms", given.compute_ms,
-      "milliseconds that one device takes for forward and backward of --examples examples, or "
-      "without --examples of a whole batch");
+      "milliseconds that one device takes for forward and backward of --examples examples, or by "
+      "default of a whole batch");
   add("--tflops", given.tflops,
-      "instead of --compute-ms: sustained speed of a device, 10^12 operations per second");
+      "instead of --compute-ms: sustained speed of a device in 10^12 operations per second");
   add("--update-ms", given.update_ms,
-      "milliseconds of the optimizer's update of all parameters; default: 0");
+      "milliseconds of the optimizer update of all parameters; default: 0");
   add("--bandwidth-gb", given.bandwidth_gb,
-      "bandwidth of a process within a host, 10^9 bytes per second")
+      "bandwidth per process within a host in 10^9 bytes per second")
       ->required();
-  add("--latency-us", given.latency_us, "microseconds of latency of a message within a host")
+  add("--latency-us", given.latency_us, "latency of a message within a host in microseconds")
       ->required();
   add("--network-gb", given.network_gb,
-      "bandwidth of a process between hosts, 10^9 bytes per second; needed with more processes "
+      "bandwidth per process between hosts in 10^9 bytes per second; required with more processes "
       "than --per-host");
-  add("--network-us", given.network_us, "microseconds of latency of a message between hosts");
+  add("--network-us", given.network_us, "latency of a message between hosts in microseconds");
   scaling->add_option("--per-host", given.per_host, "processes per host; default: 8")
       ->check(CLI::Range(1, 65536));
   scaling
       ->add_option("--cores", given.cores,
-                   "number of cores that the processes of a host share; default: a device each")
+                   "number of cores that the processes of a host share; default: one device each")
       ->check(CLI::Range(1, 65536));
 }
 
 CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
-  CLI::App* eval =
-      app.add_subcommand("eval", "run a run's evaluators on its checkpoints, also while it trains");
+  CLI::App* eval = app.add_subcommand("eval", "evaluate a run's checkpoints, even while it trains");
   eval->add_option("--workdir", out.workdir, "folder of the run")->envname("BVTRAIN_WORKDIR");
   eval->add_flag("--follow", out.evaluate.follow,
                  "evaluate new checkpoints as they are saved, until the run has finished");
   eval->add_flag("--once", out.evaluate.once,
-                 "evaluate the checkpoints that have no row yet, and end (the default)");
+                 "evaluate the checkpoints that have no row yet, then exit (the default)");
   eval->add_option("--ckpt", out.evaluate.step,
-                   "evaluate the checkpoint of this step alone, and write no row")
+                   "evaluate only the checkpoint of this step, and write no row")
       ->check(integer_from(0));
   eval->add_flag("--best", out.best,
-                 "evaluate the best checkpoint (key `best`) alone, and write no row");
+                 "evaluate only the best checkpoint (key `best`), and write no row");
   eval->add_option("--config", out.config,
-                   "YAML file whose evaluators run, with the model of the run; default: its own");
+                   "YAML file with evaluators to run on the run's model; default: its own");
   add_set(*eval, sets, "KEY=VALUE, e.g. evals.test.batch_size=100");
   eval->add_option("--output", out.output,
-                   "folder of metrics.jsonl and report.html; default: eval/ in the workdir");
+                   "folder for metrics.jsonl and report.html; default: eval/ in the workdir");
   add_device(*eval, out, "computes the model");
   add_json(*eval, out);
   return eval;
@@ -197,11 +192,10 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
 CLI::App* add_replay(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
   CLI::App* replay = app.add_subcommand(
       "replay",
-      "find where values stop being finite: repeat a bad step, or a run from its last "
-      "checkpoint");
+      "find the first NaN or infinity: repeat a bad step, or a run from its last checkpoint");
   replay->add_option("folder", out.replay.folder,
-                     "folder of a bad step, which a run leaves in post-mortem/ of its workdir");
-  replay->add_option("--workdir", out.workdir, "instead: folder of a run to repeat")
+                     "folder of a bad step, in post-mortem/ of the workdir");
+  replay->add_option("--workdir", out.workdir, "instead: folder of the run to repeat")
       ->envname("BVTRAIN_WORKDIR");
   replay->add_option("--steps", out.replay.steps, "number of steps; default: to the end of the run")
       ->check(integer_from(1));
@@ -218,18 +212,18 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
   add_device(*bench, out, "is measured")->envname("BVTRAIN_DEVICES");
   add_scaling(*bench, out, sets);
   CLI::App* memory = bench->add_subcommand(
-      "memory", "measure what takes the memory of a device, and find the largest batch that fits");
+      "memory",
+      "measure memory use by parameters, state and batch; find the largest batch that fits");
   add_config(*memory, out, sets);
   add_device(*memory, out, "is measured")->envname("BVTRAIN_DEVICES");
   CLI::App* operators = bench->add_subcommand(
-      "operators",
-      "list the operators of a step: FLOPs, bytes, and the least time they need on a GPU");
+      "operators", "list the operators of a step: FLOPs, bytes, and their minimum time on a GPU");
   add_config(*operators, out, sets);
   add_device(*operators, out, "runs the step")->envname("BVTRAIN_DEVICES");
-  operators->add_option("--gpu", out.gpus, "GPUs whose least time is given; default: H100,H200")
+  operators->add_option("--gpu", out.gpus, "GPUs for the minimum time; default: H100,H200")
       ->delimiter(',');
-  CLI::App* collectives = bench->add_subcommand(
-      "collectives", "measure the speed of collectives between the processes of --devices");
+  CLI::App* collectives =
+      bench->add_subcommand("collectives", "measure the speed of collectives between processes");
   collectives->add_option("--devices", out.devices, "cpu:N for N processes, cuda:0,1 or cuda:all")
       ->envname("BVTRAIN_DEVICES");
   collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB; default: 64")
@@ -241,22 +235,21 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
 
 CLI::App* add_compare(CLI::App& app, Arguments& out) {
   CLI::App* compare = app.add_subcommand(
-      "compare", "print a table of runs: the config keys that differ, and a metric over seeds");
+      "compare", "print a table of runs: the config keys that differ, and metrics over seeds");
   Arguments::Compare& given = out.compare;
-  compare->add_option("runs", given.paths, "workdirs, folders that hold workdirs, or globs")
+  compare->add_option("runs", given.paths, "workdirs, folders that contain workdirs, or globs")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  compare->add_option("--sort", given.sort, "metric that sorts the runs; default: the main metric");
+  compare->add_option("--sort", given.sort, "metric to sort the runs by; default: the main metric");
   compare
       ->add_option("--better", given.better,
-                   "higher or lower: which values come first; default: what the metric's name says")
+                   "higher or lower: which values come first; default: by the metric's name")
       ->check(CLI::IsMember({"higher", "lower"}));
   CLI::Option* best =
-      compare->add_flag("--best", given.best, "take the best value of all rows of a run");
-  compare
-      ->add_flag("--last", given.last, "take the value of the last row that has it (the default)")
+      compare->add_flag("--best", given.best, "use the best value of all rows of a run");
+  compare->add_flag("--last", given.last, "use the value of the last row that has it (the default)")
       ->excludes(best);
-  compare->add_option("--metrics", given.metrics, "further metrics to show, joined by ','")
+  compare->add_option("--metrics", given.metrics, "more metrics to show, comma-separated")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -267,7 +260,7 @@ CLI::App* add_compare(CLI::App& app, Arguments& out) {
 }
 
 CLI::Option* add_steps(CLI::App& app, Arguments& out) {
-  return app.add_option("--steps", out.ckpt.steps, "steps of checkpoints, joined by ','")
+  return app.add_option("--steps", out.ckpt.steps, "steps of checkpoints, comma-separated")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -275,32 +268,29 @@ CLI::Option* add_steps(CLI::App& app, Arguments& out) {
 }
 
 void add_average(CLI::App& ckpt, Arguments& out) {
-  CLI::App* average =
-      ckpt.add_subcommand("average", "write the mean of the weights of several checkpoints");
+  CLI::App* average = ckpt.add_subcommand("average", "average the weights of several checkpoints");
   average->add_option("workdir", out.ckpt.path, "workdir or ckpt/ folder")->required();
   CLI::Option* steps = add_steps(*average, out);
   average->add_option("--last", out.ckpt.last, "instead of --steps: the newest N checkpoints")
       ->check(integer_from(1))
       ->excludes(steps);
-  average->add_flag("--ema", out.ema, "average the averaged weights of the checkpoints");
+  average->add_flag("--ema", out.ema, "average the EMA weights");
   average
-      ->add_option("--format", out.format,
-                   "npz or safetensors; default: from the suffix of --output")
+      ->add_option("--format", out.format, "npz or safetensors; default: by the suffix of --output")
       ->check(CLI::IsMember({"npz", "safetensors"}));
   average->add_option("--output", out.output, "file to write: *.npz or *.safetensors")->required();
 }
 
 void add_rm(CLI::App& ckpt, Arguments& out) {
   CLI::App* rm = ckpt.add_subcommand(
-      "rm",
-      "remove checkpoints of a run that is not active; the newest undamaged one always stays");
+      "rm", "remove checkpoints of an inactive run; the newest undamaged one is always kept");
   rm->add_option("workdir", out.ckpt.path, "folder of the run")->required();
   CLI::Option* steps = add_steps(*rm, out);
-  rm->add_flag("--all-but-newest", out.ckpt.all_but_newest,
-               "remove every checkpoint but the newest undamaged one, including those that "
-               "keep_ckpt_steps keeps")
+  rm->add_flag(
+        "--all-but-newest", out.ckpt.all_but_newest,
+        "remove all checkpoints but the newest undamaged one, including those of keep_ckpt_steps")
       ->excludes(steps);
-  rm->add_flag("--dry-run", out.ckpt.dry_run, "print what would be removed, and remove nothing");
+  rm->add_flag("--dry-run", out.ckpt.dry_run, "print what would be removed without removing it");
 }
 
 CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
@@ -310,7 +300,7 @@ CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
       "ls", "list the checkpoints of a run: size, age, main metric and why each is kept");
   ls->add_option("workdir", out.ckpt.path, "workdir or ckpt/ folder")->required();
   add_json(*ls, out);
-  ckpt->add_subcommand("verify", "compare the files of checkpoints with their checksums")
+  ckpt->add_subcommand("verify", "verify the checksums of checkpoint files")
       ->add_option("paths", out.ckpt.paths,
                    "workdirs, ckpt/ folders, checkpoints, or WORKDIR:best for the best one")
       ->required()
@@ -329,23 +319,23 @@ CLI::App* add_ckpt(CLI::App& app, Arguments& out) {
   return ckpt;
 }
 
-// Adds the options that the parts of `data` have in common.
+// Adds the common options of the `data` subcommands.
 void add_data_options(CLI::App& part, Arguments& out, std::vector<std::string>& sets) {
   part.add_option("folder", out.data.folder,
-                  "instead of --config: a folder of data of any kind that `bvtrain init` knows");
-  part.add_option("--config", out.config, "YAML file whose data sets are looked at");
+                  "instead of --config: a folder of any kind of data that `bvtrain init` supports");
+  part.add_option("--config", out.config, "YAML file with the data sets to inspect");
   add_set(part, sets, "KEY=VALUE, e.g. input.data.split=test");
   part.add_option("--only", out.data.only,
-                  "look at these data sets alone, joined by ',': input, evals.val, ...")
+                  "only these data sets, comma-separated: input, evals.val, ...")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  part.add_option("--threads", out.data.threads, "threads that read; default: one for each core")
+  part.add_option("--threads", out.data.threads, "reader threads; default: one per core")
       ->check(CLI::Range(1, 4096));
 }
 
 CLI::App* add_data(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
-  CLI::App* data = app.add_subcommand("data", "look at data: find broken examples, measure, index");
+  CLI::App* data = app.add_subcommand("data", "inspect data: broken examples, statistics, index");
   CLI::App* check = data->add_subcommand(
       "check", "read and decode every example, and list the broken ones (exit code 3)");
   add_data_options(*check, out, sets);
@@ -353,19 +343,19 @@ CLI::App* add_data(CLI::App& app, Arguments& out, std::vector<std::string>& sets
   check->add_option("--output", out.output,
                     "JSON Lines file to write, for the key `quarantine`; default: standard output");
   CLI::App* stats = data->add_subcommand(
-      "stats", "measure every example: classes, sizes of images, mean and deviation of pixels");
+      "stats", "compute statistics: classes, image sizes, mean and standard deviation of pixels");
   add_data_options(*stats, out, sets);
   add_json(*stats, out);
-  add_data_options(*data->add_subcommand(
-                       "index", "open every data set, so that its index is stored for later runs"),
-                   out, sets);
+  add_data_options(
+      *data->add_subcommand("index", "open every data set and store its index for later runs"), out,
+      sets);
   data->require_subcommand(0, 1);
   return data;
 }
 
 CLI::App* add_init(CLI::App& app, Arguments& out) {
   CLI::App* init =
-      app.add_subcommand("init", "look at a folder of images and write a config that trains on it");
+      app.add_subcommand("init", "inspect a folder of images and write a config to train on it");
   init->add_option(
           "folder", out.init.folder,
           "class folders of images, also in train/ and val/; a CSV or JSON Lines file with "
@@ -386,37 +376,35 @@ void add_launch(CLI::App& app, Arguments& out) {
   app.add_option("--launcher", out.launcher,
                  "what starts the processes: auto, none, self, env (torchrun), slurm, mpi")
       ->envname("BVTRAIN_LAUNCHER");
-  app.add_option("--nnodes", out.nnodes, "number of hosts; each runs this command")
+  app.add_option("--nnodes", out.nnodes, "number of hosts; run this command on each")
       ->envname("BVTRAIN_NNODES");
   app.add_option("--node-rank", out.node_rank, "index of this host; 0 is the host of --rendezvous")
       ->envname("BVTRAIN_NODE_RANK");
-  app.add_option("--rendezvous", out.rendezvous, "HOST:PORT on node 0, where the hosts meet")
+  app.add_option("--rendezvous", out.rendezvous, "HOST:PORT of node 0, where all hosts connect")
       ->envname("BVTRAIN_RENDEZVOUS");
   app.add_option("--max-restarts", out.max_restarts,
-                 "how often to restart from the last checkpoint after a process failed; default: 0")
+                 "maximum number of restarts from the last checkpoint after a failure; default: 0")
       ->check(CLI::Range(0, 1000000))
       ->envname("BVTRAIN_MAX_RESTARTS");
   app.add_option("--elastic", out.elastic,
-                 "with --max-restarts: MIN:MAX processes; a restart may have fewer than before")
+                 "with --max-restarts: MIN:MAX processes; a restart may use fewer than before")
       ->envname("BVTRAIN_ELASTIC");
 }
 
 CLI::App* add_help(CLI::App& app, Arguments& out) {
   CLI::App* help = app.add_subcommand(
-      "help",
-      "explain a config key, a command, a flag, an exit code, or a model, op, ... by its name");
+      "help", "explain a config key, command, flag, exit code, model, op, ... by name");
   help->add_option("words", out.help.words,
-                   "such as lr, evals.*.pp_fn, vit, ops, 75; default: list what can be asked")
+                   "such as lr, evals.*.pp_fn, vit, ops, 75; default: list the topics")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  help->allow_extras();  // flags that are asked about: bvtrain help --workdir
+  help->allow_extras();  // flags as topics: bvtrain help --workdir
   help->add_flag("--man", out.help.man, "print the man page");
   help->add_option("--reference", out.help.reference, "write the reference pages into this folder");
   return help;
 }
 
 CLI::App* add_completion(CLI::App& app, Arguments& out) {
-  CLI::App* completion =
-      app.add_subcommand("completion", "print a script that completes bvtrain's command line");
+  CLI::App* completion = app.add_subcommand("completion", "print a shell completion script");
   completion->add_option("shell", out.shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
@@ -429,8 +417,7 @@ Options::Options(Arguments& out) {
   app.footer(footer());
   app.set_help_flag("--help,-h", "print this help and exit");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
-  app.add_option("--config", out.config, "YAML file that says what to train")
-      ->envname("BVTRAIN_CONFIG");
+  app.add_option("--config", out.config, "YAML config of the run")->envname("BVTRAIN_CONFIG");
   app.add_option("--workdir", out.workdir, "folder of the run: checkpoints, metrics, report")
       ->envname("BVTRAIN_WORKDIR");
   add_set(app, sets, "KEY=VALUE (a.b.c=v) replaces a value of the config; may be repeated");
@@ -444,22 +431,22 @@ Options::Options(Arguments& out) {
       ->envname("BVTRAIN_REQUEUE");
   dry = app.add_flag(
       "--dry-run{quick}", dry_run,
-      "build and check everything, print sizes, write nothing; =full uses the whole batch");
+      "build and check everything, print sizes, write nothing; =full uses a whole batch");
   app.add_flag("--synthetic", out.synthetic,
-               "replace all data by generated data of the right shape")
+               "replace all data with synthetic data of the right shape")
       ->envname("BVTRAIN_SYNTHETIC");
   app.add_flag("--cleanup", out.cleanup, "remove the workdir after the last step")
       ->envname("BVTRAIN_CLEANUP");
   app.add_flag("--accept-changes", out.accept_changes,
-               "continue the run in --workdir although its config has changed since");
+               "continue the run in --workdir although its config has changed");
   app.add_flag("--debug-on-crash", out.debug_on_crash,
-               "a process that crashes waits for gdb and says how to attach it");
+               "let a crashed process wait for gdb and print how to attach it");
   app.add_option("--list", out.list,
                  "print the names of: models sources ops optimizers schedules losses tasks evals");
   app.add_flag("--explain", out.explain,
-               "print every key that is read: its value, its origin and the line that reads it");
+               "print every key in use: its value, its origin and the line of code that reads it");
   app.add_flag("--json", out.json,
-               "with --list and --dry-run: print one JSON object instead of text");
+               "with --list and --dry-run: print a JSON object instead of text");
   app.add_flag("--version", out.version,
                "print the version, commit, LibTorch, compiler and CUDA plug-in");
 

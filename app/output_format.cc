@@ -11,7 +11,7 @@ namespace bv {
 std::string choose_format(const std::string& output, const std::string& given,
                           const std::vector<OutputFormat>& known) {
   const std::string suffix = std::filesystem::path(output).extension().string();
-  std::vector<std::string> meant, suffixes;  // by the suffix; all of them
+  std::vector<std::string> meant, suffixes;  // formats with this suffix; all suffixes
   for (const OutputFormat& format : known) {
     if (format.suffix == suffix) meant.push_back(format.name);
     if (std::find(suffixes.begin(), suffixes.end(), format.suffix) == suffixes.end())
@@ -21,7 +21,7 @@ std::string choose_format(const std::string& output, const std::string& given,
     if (!meant.empty()) return meant.front();
     throw Error(Exit::usage, "--output " + output,
                 fmt::format("{}; known: {}; or give --format",
-                            suffix.empty() ? "has no suffix that tells the format"
+                            suffix.empty() ? "has no suffix that sets the format"
                                            : "unknown suffix '" + suffix + "'",
                             join(suffixes, ", ")));
   }

@@ -57,11 +57,11 @@ void check_flags(const Arguments& arguments, const std::string& format) {
 
 using Each = std::function<void(const PredictedBatch&)>;
 
-// Writes text batch by batch, so that the memory does not grow with the number of images.
+// Writes text batch by batch, so that memory use does not grow with the number of images.
 PredictedCounts write_text(PredictionText& text, const std::string& output,
                            const std::function<PredictedCounts(const Each&)>& run) {
   PredictedCounts counts;
-  if (output.empty()) {  // a table, which has no lines before its end
+  if (output.empty()) {  // a table, which prints nothing before the end
     counts = run([&](const PredictedBatch& batch) { text.add(batch); });
     print(text.end());
     return counts;

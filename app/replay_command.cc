@@ -1,5 +1,5 @@
-// bvtrain replay: finds where values stop being finite. Repeats the bad step of a folder that a run
-// has left, or a run from its last checkpoint.
+// bvtrain replay: finds where values become non-finite. Repeats the bad step from a folder that a
+// run has left, or a run from its last checkpoint.
 #include <cstdlib>
 
 #include "app/commands.h"

@@ -14,8 +14,8 @@
 namespace bv {
 namespace {
 
-// Whether standard output is a pipe or socket without a reader. errno cannot tell, because it is
-// lost if an earlier write has failed.
+// Whether standard output is a pipe or socket without a reader. errno cannot show this, because it
+// is lost if an earlier write has failed.
 bool no_reader() {
   pollfd out{STDOUT_FILENO, 0, 0};
   return ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
@@ -25,7 +25,7 @@ bool no_reader() {
 
 void print(std::string_view text) {
   const std::string shown = printable_lines(text);
-  std::fwrite(shown.data(), 1, shown.size(), stdout);  // end_stdout() reports a failure
+  std::fwrite(shown.data(), 1, shown.size(), stdout);  // end_stdout() reports failures
 }
 
 void write_stdout(std::string_view data) {

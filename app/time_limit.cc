@@ -21,11 +21,11 @@
 namespace bv {
 namespace {
 
-// Where a launcher tells its ranks when to stop: milliseconds of monotonic_seconds().
+// Tells ranks when the launcher wants them to stop: monotonic_seconds() in milliseconds.
 constexpr const char* kStopVariable = "BVTRAIN_GROUP_STOP_TIME";
 constexpr int64_t kSlurmMargin = 120;  // seconds to save, as in slurm.sbatch
 constexpr int64_t kUnlimited =
-    int64_t{10} * 366 * 86400;  // 10 years; slurm gives a job without a limit about a century
+    int64_t{10} * 366 * 86400;  // 10 years; slurm reports about a century for a job without a limit
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -48,8 +48,8 @@ int64_t newest_step(const Arguments& arguments) {
 
 int64_t g_first_step = -1;  // newest_step() before the run
 
-// Returns when the run has to stop, in seconds of monotonic_seconds(); nullopt: never. The time of
-// day may be set while the run trains.
+// Returns when the run has to stop, in seconds of monotonic_seconds(); nullopt: never. Not the time
+// of day, which may be changed while the run trains.
 std::optional<double> stop_time(const Arguments& arguments) {
   const int64_t now = std::time(nullptr);
   std::optional<double> stop;
@@ -60,7 +60,7 @@ std::optional<double> stop_time(const Arguments& arguments) {
     log::warn("SLURM_JOB_END_TIME is in the past ({}); ignored", utc_text(*end));
     return stop;
   }
-  // A short job gets half of its time at least.
+  // A short job gets at least half of its time.
   const int64_t left = *end - now;
   const double before_end =
       monotonic_seconds() + static_cast<double>(std::max(left - kSlurmMargin, left / 2));
@@ -111,12 +111,11 @@ void requeue_job(const Arguments& arguments) {
   std::string job = slurm_job();
   if (newest_step(arguments) <= g_first_step) {
     log::warn(
-        "slurm job {} is not put back into the queue: it has saved no step, so it would stop "
-        "in the same place again",
+        "slurm job {} is not requeued: it saved no step, so it would stop at the same point again",
         job);
     return;
   }
-  log::info("Putting slurm job {} back into the queue", job);
+  log::info("Requeueing slurm job {}", job);
   log::flush();
   std::string command = "scontrol", verb = "requeue";
   char* argv[] = {command.data(), verb.data(), job.data(), nullptr};

@@ -46,7 +46,7 @@ c10::Device planned_device(const Arguments& arguments) {
   return devices.kind == Devices::Kind::cuda ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
 }
 
-// Throws Error(Exit::usage) unless all ranks read the same config and data. They would otherwise
+// Throws Error(Exit::usage) unless all ranks read the same config and data: they would otherwise
 // train different models together. Warns if their devices differ.
 void check_ranks(Group& group, const Recipe& recipe) {
   check_agreement(group, {{"version", BV_VERSION},
@@ -66,7 +66,7 @@ void check_ranks(Group& group, const Recipe& recipe) {
   }
 }
 
-// Returns rank 0's class names on every rank: other ranks may not see the workdir.
+// Returns rank 0's class names on every rank: other ranks may have no access to the workdir.
 ClassNames agreed_classes(Group& group, const ClassNames& mine) {
   if (group.size() == 1) return mine;
   const nlohmann::json text = {{"names", mine.names}, {"owner", mine.owner}};
@@ -83,8 +83,8 @@ bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint
   return checkpoint && changes_end(changes_since(*checkpoint, recipe));
 }
 
-// Lets rank 0 claim the workdir. Returns on every rank whether the run there is finished already.
-// Rank 0 reads the weights that the run starts from first, which may take long.
+// Rank 0 claims the workdir. Returns on every rank whether the run there has already finished. Rank
+// 0 first reads the weights that the run starts from, which may take long.
 bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
            const Recipe& recipe, Group& group, bool restarted) {
   const Group::Phase phase(group, "start");
@@ -100,7 +100,7 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
     }
     const std::optional<Workdir::Done> done = finished_at(workdir);
     const bool at_end = done && done->step >= recipe.length.total_steps;
-    // A run that stopped early goes on if that is what the config says now.
+    // A run that stopped early continues if the config now asks for that.
     const bool early = done && !done->early.empty() && !may_go_on(workdir, checkpoint, recipe);
     finished = at_end || early;
     if (finished == 0) check_best(recipe.selection, workdir);
@@ -126,7 +126,7 @@ void log_grad_accumulation(const Recipe& recipe) {
                 : "");
 }
 
-// Records the error at hand. With several ranks it also ends the process, before any destructor
+// Records the current exception. With several ranks it also ends the process before any destructor
 // runs: destructors may wait for a checkpoint or for the other ranks.
 void end_failed(Trainer& trainer, const Group& group) {
   const Failure failure = failure_at_hand();

@@ -18,7 +18,7 @@ constexpr const char* kCompiler = __VERSION__;
 constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
 
-// The version of the LibTorch that was loaded. It need not be the one that was compiled against.
+// The version of the loaded LibTorch. It may differ from the one that was compiled against.
 std::string loaded_libtorch() {
   const std::string build = at::show_config(), key = "TORCH_VERSION=";
   const size_t begin = build.find(key);

@@ -1,5 +1,5 @@
-# Defines build_commit() (app/version.h). Every build looks the commit up, but writes commit.cc only
-# when the commit is another one, so that a commit compiles one small source and links bvtrain.
+# Defines build_commit() (app/version.h). Every build looks up the commit, but writes commit.cc only
+# if the commit has changed, so that a commit compiles one small source and links bvtrain.
 set(BV_COMMIT_SOURCE ${CMAKE_BINARY_DIR}/commit.cc)
 add_custom_target(bv_commit BYPRODUCTS ${BV_COMMIT_SOURCE} COMMENT ""
   COMMAND ${CMAKE_COMMAND} -D ROOT=${CMAKE_SOURCE_DIR} -D OUTPUT=${BV_COMMIT_SOURCE}

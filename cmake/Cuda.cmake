@@ -1,6 +1,6 @@
-# Builds libbvtrain_cuda.so, the CUDA plug-in (lib/cuda, docs/gpu.md), beside the executable, if nvcc
-# and a LibTorch with CUDA are found. The plug-in links the CUDA half of LibTorch. The libraries that
-# this half itself needs (cuDNN, NCCL, ...) are needed only on the machine that runs it.
+# Builds libbvtrain_cuda.so, the CUDA plug-in (lib/cuda, docs/gpu.md), next to the executable, if nvcc
+# and a LibTorch with CUDA are found. The plug-in links LibTorch's CUDA libraries. Their own
+# dependencies (cuDNN, NCCL, ...) are needed only on the machine that runs it.
 option(BVTRAIN_CUDA "build the CUDA plug-in where nvcc is found" ON)
 find_program(BV_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 if(NOT BVTRAIN_CUDA OR NOT BV_NVCC OR NOT EXISTS ${BVTRAIN_LIBTORCH}/lib/libtorch_cuda.so
@@ -9,7 +9,7 @@ if(NOT BVTRAIN_CUDA OR NOT BV_NVCC OR NOT EXISTS ${BVTRAIN_LIBTORCH}/lib/libtorc
   return()
 endif()
 
-# NCCL's header does not belong to the CUDA toolkit. The one that LibTorch was compiled with comes with
+# NCCL's header is not part of the CUDA toolkit. The one that LibTorch was compiled with comes with
 # its libraries (PyPI's nvidia-nccl-cu13); lib/cuda/group_nccl.cc compares the versions.
 find_path(BV_NCCL_INCLUDE nccl.h PATHS ${BVTRAIN_LIBTORCH}/../nvidia/nccl/include NO_DEFAULT_PATH)
 find_path(BV_NCCL_INCLUDE nccl.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
@@ -18,8 +18,8 @@ if(NOT BV_NCCL_INCLUDE)
   return()
 endif()
 
-# Dense layers call cuBLASLt. The plug-in links the one of LibTorch if it is there, otherwise that of the
-# CUDA toolkit. At run time it gets the one that libtorch_cuda loads.
+# Dense layers call cuBLASLt. The plug-in links LibTorch's cuBLASLt if present, otherwise the CUDA
+# toolkit's. At run time it uses the one that libtorch_cuda loads.
 get_filename_component(BV_CUDA_TOOLKIT ${BV_NVCC} REALPATH)
 get_filename_component(BV_CUDA_TOOLKIT ${BV_CUDA_TOOLKIT}/../.. ABSOLUTE)
 find_path(BV_CUBLASLT_INCLUDE cublasLt.h HINTS ${BV_CUDA_TOOLKIT}/include $ENV{CUDA_HOME}/include
@@ -48,12 +48,12 @@ target_include_directories(bvtrain_cuda SYSTEM PRIVATE ${BV_NCCL_INCLUDE}
 target_compile_definitions(bvtrain_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}"
                            USE_DISTRIBUTED USE_C10D_NCCL)
 # The code in lib/optim/rules is shared with the CPU. It uses constexpr functions of std::array, which
-# nvcc must be allowed to call, and pragmas of GCC, which nvcc does not know.
+# nvcc must be allowed to call, and GCC pragmas, which nvcc does not recognise.
 target_compile_options(bvtrain_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-fPIC -Xcompiler=-Wno-unknown-pragmas -diag-suppress=20011>)
 target_link_libraries(bvtrain_cuda PRIVATE
   ${BVTRAIN_LIBTORCH}/lib/libtorch_cuda.so ${BVTRAIN_LIBTORCH}/lib/libc10_cuda.so
   bv::torch ${BV_CUDA_LIBRARIES}/libcudart.so.13 ${BV_CUBLASLT})
-# The old kind of run path comes before LD_LIBRARY_PATH, as it does in libtorch_cuda. Otherwise the plug-in
-# could load the cuBLASLt of another CUDA toolkit.
+# An RPATH, unlike a RUNPATH, takes precedence over LD_LIBRARY_PATH, as in libtorch_cuda. Otherwise the
+# plug-in could load the cuBLASLt of another CUDA toolkit.
 target_link_options(bvtrain_cuda PRIVATE -Wl,-z,defs -Wl,--allow-shlib-undefined -Wl,--disable-new-dtags)

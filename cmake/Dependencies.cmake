@@ -1,5 +1,5 @@
-# Defines targets for LibTorch (the CPU half of the PyPI wheel, see docs/building.md) and for the
-# libraries from Debian. find_package(Torch) of that wheel requires a CUDA toolkit, so it is not used.
+# Defines targets for LibTorch (the CPU part of the PyPI wheel, see docs/building.md) and for the
+# libraries from Debian. The wheel's find_package(Torch) requires a CUDA toolkit, so it is not used.
 set(BV_CACHE_HOME $ENV{XDG_CACHE_HOME})
 if(NOT BV_CACHE_HOME)
   set(BV_CACHE_HOME $ENV{HOME}/.cache)
@@ -9,13 +9,13 @@ set(BVTRAIN_LIBTORCH ${BV_CACHE_HOME}/bvtrain/libtorch-2.11.0/torch CACHE PATH
 if(NOT EXISTS ${BVTRAIN_LIBTORCH}/lib/libtorch_cpu.so)
   message(FATAL_ERROR "no LibTorch in ${BVTRAIN_LIBTORCH}: run scripts/bvtrain.sh once, it fetches it")
 endif()
-# Messages name files below the sources or below LibTorch, so that a binary does not hold the folders of
-# the machine that built it.
+# Messages name files relative to the sources or to LibTorch, so that a binary does not contain the
+# paths of the machine that built it.
 foreach(folder ${CMAKE_SOURCE_DIR} ${BVTRAIN_LIBTORCH}/include)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${folder}/=>
                       $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fmacro-prefix-map=${folder}/=>)
 endforeach()
-# CUDA's libraries are beside torch/, as the wheels from PyPI install them.
+# CUDA's libraries are next to torch/, where the PyPI wheels install them.
 set(BV_CUDA_LIBRARIES ${BVTRAIN_LIBTORCH}/../nvidia/cu13/lib)
 
 # The wheel contains headers of fmt 12, but Debian's spdlog is built on fmt 9. A folder with one link
@@ -35,8 +35,8 @@ target_link_libraries(bv_torch INTERFACE bv::fmt_first
 target_link_options(bv_torch INTERFACE
   -Wl,-rpath,${BVTRAIN_LIBTORCH}/lib -Wl,-rpath,${BV_CUDA_LIBRARIES}
   -Wl,-rpath-link,${BV_CUDA_LIBRARIES})
-# CMake's own run path of a build that can be installed ends with a colon, which means the current
-# folder. A bvtrain that is started there would load what anybody put there.
+# CMake's own run path of an installable build ends with a colon, which means the current folder. A
+# bvtrain that is started there would load any libraries in it.
 set(CMAKE_SKIP_RPATH ON)
 # at::parallel_for is a template. It runs in parallel only in sources that are compiled with OpenMP.
 target_compile_options(bv_torch INTERFACE -fopenmp)
@@ -62,7 +62,7 @@ bv_plain_library(jpeg jpeg)
 bv_plain_library(deflate deflate)
 bv_plain_library(zstd zstd)
 bv_plain_library(xxhash xxhash)
-# libwebp is linked statically if there is an archive: the executable then holds its decoder alone.
+# libwebp is linked statically if there is an archive: the executable then contains only its decoder.
 find_library(BV_WEBP NAMES libwebp.a webp REQUIRED)
 bv_plain_library(webp ${BV_WEBP})
 bv_plain_library(json)   # header only

@@ -1,16 +1,16 @@
-# With BV_FUZZ: one program of libFuzzer for each fuzz target, fuzz_<name> from test/fuzz/<name>.cc, and
-# fuzz_all for all of them. Without it the same sources are test_fuzz (cmake/Tests.cmake).
+# With BV_FUZZ: one libFuzzer program for each fuzz target, fuzz_<name> from test/fuzz/<name>.cc, and
+# fuzz_all for all of them. Without it, the same sources form test_fuzz (cmake/Tests.cmake).
 if(NOT BV_FUZZ)
   return()
 endif()
 
-# LibTorch brings GCC's OpenMP, and clang would link its own beside it. Without the option
-# at::parallel_for computes in one thread, which fuzzing wants anyway.
+# LibTorch brings GCC's OpenMP, and clang would also link its own. Without the option,
+# at::parallel_for computes in one thread, which is preferable for fuzzing anyway.
 set_property(TARGET bv_torch PROPERTY INTERFACE_COMPILE_OPTIONS)
 get_target_property(link_options bv_torch INTERFACE_LINK_OPTIONS)
 list(REMOVE_ITEM link_options -fopenmp)
 set_property(TARGET bv_torch PROPERTY INTERFACE_LINK_OPTIONS ${link_options})
-# The two calls of omp_*() go to GCC's library. Its omp.h is of no use to clang.
+# The two calls of omp_*() go to GCC's library. clang cannot use its omp.h.
 execute_process(COMMAND gcc -print-file-name=libgomp.so OUTPUT_VARIABLE gcc_openmp OUTPUT_STRIP_TRAILING_WHITESPACE)
 file(WRITE ${CMAKE_BINARY_DIR}/openmp/omp.h
      "#pragma once\nextern \"C\" {\nint omp_get_num_procs();\nvoid omp_set_num_threads(int);\n}\n")

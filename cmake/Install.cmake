@@ -1,9 +1,9 @@
 # cmake --install build/release --prefix P [--component C] installs
-#   bvtrain   the executable, configs, pages, licence, man page and completion of shells
+#   bvtrain   the executable, configs, pages, licence, man page and shell completion
 #   cuda      the CUDA plug-in, if it was built
-#   libtorch  the libraries of LibTorch that the executable needs
-#   system    the other libraries that it needs, except those that every Linux with glibc has. Only if
-#             asked for by --component; scripts/package.sh uses it.
+#   libtorch  the LibTorch libraries that the executable needs
+#   system    the other libraries that it needs, except those that every Linux with glibc has. Only
+#             if requested by --component; scripts/package.sh uses it.
 # The executable looks for libraries in ../lib/bvtrain, so P can be moved.
 set(BV_PRIVATE_LIBRARIES lib/bvtrain)
 
@@ -21,7 +21,7 @@ install(DIRECTORY configs DESTINATION share/bvtrain COMPONENT bvtrain)
 install(FILES LICENSE README.md DESTINATION share/doc/bvtrain COMPONENT bvtrain)
 install(DIRECTORY docs DESTINATION share/doc/bvtrain COMPONENT bvtrain)
 
-# The program writes its man page and the completion scripts of shells.
+# The program writes its man page and shell completion scripts.
 function(bv_install_output folder name)
   set(file ${CMAKE_BINARY_DIR}/help/${name})
   list(JOIN ARGN " " arguments)
@@ -40,7 +40,7 @@ if(TARGET bvtrain_cuda)
   bv_set_run_path(${BV_PRIVATE_LIBRARIES}/libbvtrain_cuda.so "\\$ORIGIN" cuda)
 endif()
 
-# The folder of LibTorch, and that of CUDA's libraries with links and ".." resolved.
+# The folders of LibTorch and CUDA's libraries, with links and ".." resolved.
 get_filename_component(bv_torch_folder ${BVTRAIN_LIBTORCH}/lib REALPATH)
 get_filename_component(bv_cuda_folder ${BV_CUDA_LIBRARIES} REALPATH)
 set(bv_from_libtorch "^${BVTRAIN_LIBTORCH}/" "^${bv_torch_folder}/" "^${bv_cuda_folder}/")

@@ -1,6 +1,6 @@
 # bv_room(name LIBS ... [DIR folder]): adds the object library bv_<name> of all sources in lib/<name>
-# or DIR and the folders below. New files are found without editing a list. Rooms are object
-# libraries, because from a static archive the linker would drop sources that only register a class.
+# or DIR and their subfolders. New files are found without editing a list. Rooms are object
+# libraries, because the linker would drop sources that only register a class from a static archive.
 set(BV_ROOMS "" CACHE INTERNAL "rooms in order")
 
 # Adds a precompiled header. Loading a large one takes seconds for every source, so there are three:

@@ -1,13 +1,13 @@
 # One Catch2 program per room, test_<room>, which links that room and those before it. Tests of the
-# whole binary are in test/e2e and get its path in $BVTRAIN. Code that the tests of several rooms need
-# is in test/support.
+# whole binary are in test/e2e and get its path in $BVTRAIN. Code shared by the tests of several
+# rooms is in test/support.
 add_library(bv_catch OBJECT ${CMAKE_SOURCE_DIR}/test/main.cc)
 target_link_libraries(bv_catch PUBLIC bv::fmt_first)
-# Tests are compiled with less optimisation, which takes a third less time.
+# Compiling tests with less optimisation takes a third less time.
 target_compile_options(bv_catch PRIVATE -O0)
 
 # The sources of test/support are linked into every test program, because they need no library. Those
-# that watch operators need LibTorch: the programs that use them compile them themselves.
+# that watch operators need LibTorch: only the programs that use them compile them.
 set(BV_WATCHERS ${CMAKE_SOURCE_DIR}/test/support/host_reads.cc
     ${CMAKE_SOURCE_DIR}/test/support/operator_trace.cc)
 file(GLOB support_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/support/*.cc)
@@ -17,10 +17,10 @@ target_include_directories(bv_test_support PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(bv_test_support PRIVATE BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_link_libraries(bv_test_support PUBLIC bv::fmt_first)
 target_compile_options(bv_test_support PRIVATE ${BV_TEST_OPTIMISATION})
-# They define NDEBUG, and the precompiled header was compiled without it.
+# They define NDEBUG, but the precompiled header is compiled without it.
 set_source_files_properties(${BV_WATCHERS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
-# The example of a model in docs/extending.md is compiled and tested like the other models.
+# The example model in docs/extending.md is compiled and tested like the other models.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/extending.md)
 file(READ ${CMAKE_SOURCE_DIR}/docs/extending.md readme)
 string(REGEX MATCH "```cpp\n([^`]*)```" found "${readme}")
@@ -59,8 +59,8 @@ endforeach()
 bv_test(params train)  # the tests of params and optim train a small model
 bv_test(optim train)
 bv_test(cuda train)
-# Kernels are compiled for three sets of instructions (lib/device/cpu_isa.h). The tests above take the
-# best one of the CPU, these take the others.
+# Kernels are compiled for three instruction sets (lib/device/cpu_isa.h). The tests above use the
+# CPU's best one, these use the others.
 foreach(capability avx2 default)
   foreach(room model models optim)
     add_test(NAME ${room}_${capability} COMMAND test_${room})
@@ -70,15 +70,15 @@ foreach(capability avx2 default)
 endforeach()
 bv_test(fuzz input)  # every fuzz target with its corpus; cmake/Fuzz.cmake builds them for libFuzzer
 if(TARGET test_cuda)
-  # Stand-ins for CUDA's headers, which let the CPU run the kernels, come before the real ones.
+  # Mock CUDA headers, with which the CPU can run the kernels, come before the real ones.
   target_include_directories(test_cuda BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/test/cuda/emulation)
 endif()
 if(TARGET test_cuda AND TARGET bvtrain_cuda)
   add_dependencies(test_cuda bvtrain_cuda)
 endif()
 
-# An emulated GPU: a CUDA plug-in whose device is a part of this host's memory (test/emulated_cuda), a
-# stand-in for the driver, and links to the programs, which look for the plug-in beside themselves.
+# An emulated GPU: a CUDA plug-in whose device is part of this host's memory (test/emulated_cuda), a
+# mock driver, and links to the programs, which look for the plug-in in their own folder.
 set(BV_EMULATED ${CMAKE_BINARY_DIR}/emulated_cuda)
 file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/emulated_cuda/*.cc)
 add_library(bv_emulated_cuda MODULE ${emulated_sources})
@@ -104,7 +104,7 @@ if(TARGET test_e2e)
   add_dependencies(test_e2e bvtrain bv_emulated_links)
 endif()
 
-# Measures a step without a loader; scripts/bench/gpu.sh takes it to machines with a GPU.
+# Measures a step without a loader; scripts/bench/gpu.sh packs it for machines with a GPU.
 add_executable(step_bench ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/step_bench.cc
                ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/product_times.cc)
 target_include_directories(step_bench PRIVATE ${CMAKE_SOURCE_DIR})

@@ -7,14 +7,14 @@ if(BV_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${BV_CCACHE})
 endif()
 
-# Not mold: that of Debian 12 (1.10) may run forever, and may write programs that the loader refuses.
+# Not mold: Debian 12's version (1.10) may hang, and may write programs that the loader rejects.
 find_program(BV_LLD ld.lld)
 if(BV_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
-# -fPIC for executables too: all sources share precompiled headers, and must be compiled with the same
-# options as those.
+# -fPIC for executables too: all sources share precompiled headers, and must be compiled with the
+# same options.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-Wall;-Wextra;-Wno-unused-parameter;-fno-math-errno>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
@@ -22,7 +22,7 @@ endif()
 
 set(BVTRAIN_SANITIZE "" CACHE STRING "address or thread: builds with that sanitizer")
 if(BVTRAIN_SANITIZE)
-  # With -O2 -g these builds take nearly twice as long.
+  # With -O2 -g, these builds take almost twice as long.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
 endif()
 if(BVTRAIN_SANITIZE STREQUAL "address")
@@ -40,9 +40,9 @@ if(BV_FUZZ)
   endif()
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
-    add_compile_options(-fclang-abi-compat=17)  # names of templates as in LibTorch, which GCC has compiled
+    add_compile_options(-fclang-abi-compat=17)  # template names as in LibTorch, which GCC compiled
   endif()
-  # All sources are instrumented. vptr and function look at types of LibTorch, which is not.
+  # All sources are instrumented. vptr and function check types of LibTorch, which is not.
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr,function
                       -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)

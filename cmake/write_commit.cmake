@@ -1,6 +1,6 @@
-# cmake -D ROOT=DIR -D OUTPUT=FILE -P write_commit.cmake: writes the source that names the commit of the
-# repository in DIR. "-dirty" marks changes of files that the program is made of. The commit is
-# "unknown" where DIR is not the top of a repository, such as an export of the sources.
+# cmake -D ROOT=DIR -D OUTPUT=FILE -P write_commit.cmake: writes the source that contains the commit of
+# the repository in DIR. "-dirty" marks changes to the program's sources. The commit is "unknown" if
+# DIR is not the top of a repository, such as an export of the sources.
 set(sources CMakeLists.txt cmake app lib models)
 
 function(git out)

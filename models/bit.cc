@@ -20,13 +20,12 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "model: bit",
-    {"A residual network (ResNet V1) with group normalisation and weight standardisation, whose "
-     "results do not depend on the batch size. The published BiT weights do not fit it: for these "
-     "take `bit_paper`.",
-     "depth: 50\nwidth: 1", "models/bit.py Model"},
-    {}, kResnetKeys);
+const KeyTable keys("model: bit",
+                    {"A residual network (ResNet V1) with group normalisation and weight "
+                     "standardisation, whose results do not depend on the batch size. The "
+                     "published BiT weights do not fit it: use `bit_paper` for these.",
+                     "depth: 50\nwidth: 1", "models/bit.py Model"},
+                    {}, kResnetKeys);
 
 struct BitUnit {
   StdConv conv1, conv2, conv3;
@@ -37,7 +36,7 @@ struct BitUnit {
   // Maps (n, c, h, w) to (n, 4 * nmid, h', w'). Without conv_proj it reads x.sum, too.
   ResidualSum operator()(const ResidualSum& x, Pass& pass) const {
     const at::ScalarType type = compute_type(pass);
-    // Both convolutions take the same tensor, so in bf16 the sum of their gradients is bf16, too.
+    // Both convolutions take the same tensor, so in bf16 the sum of their gradients is also bf16.
     const at::Tensor shortcut =
         conv_proj.kernel.defined() ? gn_proj(conv_proj(x.rounded, pass), at::kFloat) : x.sum;
     const at::Tensor y = gn2.relu(conv2(gn1.relu(conv1(x.rounded, pass), type), pass), type);

@@ -1,6 +1,6 @@
-// bit_paper: the ResNet V2 (pre-activation) with group normalisation and weight standardisation of
-// "Big Transfer" (Kolesnikov et al., 2020), for which the BiT weights were published: big_vision's
-// models/bit_paper.py, class Model.
+// bit_paper: the ResNet V2 (pre-activation) with group normalisation and weight standardisation
+// from "Big Transfer" (Kolesnikov et al., 2020), for which the BiT weights were published:
+// big_vision's models/bit_paper.py, class Model.
 //
 // Padding is the same on each side. Convolutions start LeCun normal.
 //

@@ -22,13 +22,13 @@ const KeyTable keys(
      "a hidden dense layer and the classification layer.",
      "widths: [32, 64]\ndropout: 0.5"},
     {{"widths", "list of int >= 1", "[32, 64]",
-      "Numbers of channels of the convolutions, from the first to the last. A pool after each "
-      "halves height and width, so n convolutions need images of at least 2^n pixels a side."},
+      "Number of channels of each convolution, in order. A pool after each halves height and "
+      "width, so n convolutions need images of at least 2^n pixels per side."},
      {"dense", "int >= 1", "256", "Number of features of the hidden dense layer."},
      {"dropout", "float 0..<1", "0",
-      "Share of the hidden layer's values that each training step sets to zero, from 0 (off) to "
-      "below 1. Raise it, for instance to 0.5, if the model scores much better on the training "
-      "data than on the test data."}});
+      "Dropout rate of the hidden layer in training, from 0 (off) to below 1. Raise it, for "
+      "instance to 0.5, if the model scores much better on the training data than on the test "
+      "data."}});
 
 class Cnn : public Model {
  public:

@@ -30,34 +30,32 @@ namespace {
 
 constexpr TableText kText = {
     "FlexiViT: a Vision Transformer that works with patches of any size, so that the same weights "
-    "serve both fast and accurate use. It resizes the weights of the patches and the position "
-    "embedding to the image and to `seqhw`; `flexi` trains it with a random patch size in each "
-    "step.",
+    "allow fast or accurate inference. It resizes the patch and position embeddings to the image "
+    "and to `seqhw`; `flexi` trains it with a random patch size in each step.",
     "variant: S/32\nseqhw: 8\nflexi: {seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}",
     "models/proj/flexi/vit.py _Model"};
 
 constexpr KeyText kFlexiKeys[] = {
     {"patch_size", "[int >= 1, int >= 1]", "= [32, 32], or that of `variant`",
-     "Rows and columns of pixels in a patch as the weights are stored. Without `seqhw` images are "
-     "cut into patches of this size; otherwise the weights are resized to the patches that `seqhw` "
-     "asks for."},
+     "Rows and columns of pixels in a patch of the stored weights. Without `seqhw`, images are "
+     "split into patches of this size; otherwise the weights are resized to the patches of "
+     "`seqhw`."},
     {"posemb_size", "[int >= 1, int >= 1]", "[7, 7]",
-     "Rows and columns of the position embedding as it is stored. It is resized to images that "
-     "have another number of patches.",
+     "Rows and columns of the stored position embedding. It is resized for images with another "
+     "number of patches.",
      "[16, 16]"},
     {"pool_type", "'gap' | 'map' | 'tok'", "gap",
-     "How the tokens become one vector for the classification layer: `gap` averages them, `map` "
-     "pools them by attention with a learned query, `tok` adds a learned class token and takes its "
+     "How the tokens are pooled for the classification layer: `gap` averages them, `map` pools "
+     "them by attention with a learned query, `tok` adds a learned class token and takes its "
      "output."},
     kHeadZeroinit,
     {"seqhw", "int >= 1", "= image side / patch_size",
      "Number of patches along each side of the image: a patch has height / seqhw rows and width / "
-     "seqhw columns of pixels, rounded down. More patches score better and take more time. In "
-     "training `flexi` takes the place of this number, in evaluation it counts."},
+     "seqhw columns of pixels, rounded down. More patches are more accurate and slower. In "
+     "training, `flexi` replaces this number; evaluation uses it."},
     {"flexi", "map", "none",
-     "Draws the number of patches per side anew in each training step, so that the model learns to "
-     "work with patches of several sizes. In big_vision this key stands at the top level of the "
-     "config.",
+     "Draws a new number of patches per side in each training step, so that the model learns to "
+     "work with several patch sizes. In big_vision this key is at the top level of the config.",
      "{seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}", "-"},
 };
 const KeyTable keys("model: flexi_vit", kText, {}, kTransformerShapeKeys, kPosembKeys, kFlexiKeys);
@@ -84,8 +82,8 @@ const KeyTable seqhw_keys(
       "need not add up to 1; weights below 0 count as 0, and at least one must be above 0.",
       "[1, 1, 1, 2]"}});
 
-// How an image is cut into patches, and the matrices that resize the parameters to it. A matrix is
-// undefined if there is nothing to resize.
+// How an image is divided into patches, and the matrices that resize the parameters accordingly. A
+// matrix is undefined if there is nothing to resize.
 struct PatchGrid {
   int64_t patch_height, patch_width;
   Constant kernel_rows, kernel_columns;
@@ -224,7 +222,7 @@ const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
 
 // Resizes patch kernels of other sizes, as `load` in models/proj/flexi/vit.py does.
 at::Tensor FlexiVit::resize_parameter(const std::string& name, const at::Tensor& value) const {
-  constexpr int64_t kLargest = 1024;  // largest side of a patch that is resized
+  constexpr int64_t kLargest = 1024;  // maximum side of a patch that is resized
   const at::Tensor& own = embedding_.kernel;
   if (name != "embedding/kernel" || value.dim() != 4 || value.size(2) != own.size(2) ||
       value.size(3) != own.size(3)) {

@@ -19,18 +19,18 @@ namespace {
 
 const KeyTable keys(
     "model: mlp_mixer",
-    {"The MLP-Mixer (Tolstikhin et al., 2021): it cuts the image into patches and mixes them by "
-     "two kinds of MLPs in turn, one over the patches and one over the features, without "
-     "attention. Give `variant`, or all five sizes. Its weights fit images of one size only.",
+    {"The MLP-Mixer (Tolstikhin et al., 2021): it splits the image into patches and mixes them by "
+     "alternating MLPs over the patches and over the features, without attention. Give `variant`, "
+     "or all five sizes. Its weights fit images of one size only.",
      "variant: B/16\nstoch_depth: 0.1", "models/mlp_mixer.py MlpMixer"},
     {{"variant", "string", "\"\"",
-      "Name of a published size with the side of a patch in pixels: S, B, L or H, as in B/16. It "
-      "sets `patch_size`, `hidden_dim`, `num_blocks`, `tokens_mlp_dim` and `channels_mlp_dim`; "
-      "keys that are given beside it win.",
+      "Name of a published size, S, B, L or H, with a patch size, as in B/16. It sets "
+      "`patch_size`, `hidden_dim`, `num_blocks`, `tokens_mlp_dim` and `channels_mlp_dim`. Explicit "
+      "keys override it.",
       "B/16"},
      {"patch_size", "[int >= 1, int >= 1]", "= from variant",
       "Rows and columns of pixels in a patch; required without `variant`. Images are padded with "
-      "zeros to whole patches. Smaller patches take more time and usually score better.",
+      "zeros to whole patches. Smaller patches are slower and usually more accurate.",
       "[16, 16]"},
      {"hidden_dim", "int >= 1", "= from variant",
       "Number of features of each patch; required without `variant`.", "768"},
@@ -43,9 +43,9 @@ const KeyTable keys(
      {"channels_mlp_dim", "int >= 1", "= from variant",
       "Number of hidden features in the MLPs over features; required without `variant`.", "3072"},
      {"stoch_depth", "float 0..1", "0",
-      "How often training leaves out an MLP, drawn for each example: with this probability in the "
-      "last block, and proportionally less in the blocks before it, down to 0 in the first. It "
-      "regularises like dropout; big_vision trains on ImageNet with 0.1."}});
+      "Stochastic depth: the probability that training skips an MLP of the last block, drawn for "
+      "each example. In earlier blocks it falls linearly, to 0 in the first. It regularises like "
+      "dropout; big_vision trains on ImageNet with 0.1."}});
 
 struct MixerShape {
   const char* name = "";
@@ -154,7 +154,7 @@ class MlpMixer : public Model {
   }
 
  private:
-  // Starts with LeCun normal kernels and zero biases, unlike Mlp::add(), which starts as in vit.
+  // Initializes kernels LeCun normal and biases to zero, unlike Mlp::add(), which follows vit.
   Mlp add_mlp(const std::string& name, int64_t features, int64_t hidden) {
     return {Dense::add(*this, name + "/Dense_0", features, hidden, lecun_normal(features)),
             Dense::add(*this, name + "/Dense_1", hidden, features, lecun_normal(hidden))};

@@ -5,15 +5,15 @@
 //   stage i  (from 1) 3x3 convolution to width * 2^i or widths[i - 1] channels, norm, ReLU, 2x2 max
 //            pool; with `stage_convs: 2` a second 3x3 convolution, norm, ReLU; then blocks[i - 1]
 //            residual blocks x + g(f(x)), where f and g are each ReLU(norm(3x3 convolution)) with
-//            parameters of their own
+//            separate parameters
 //   head     maximum over space, dense layer; the logits are multiplied by logit_scale
 //
 // The keys whitening: 2000, widths: [64, 256, 256], stage_convs: 2 and blocks: [0, 0, 0] give
-// nearly the network of airbench94 (K. Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU",
+// almost the network of airbench94 (K. Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU",
 // 2024). That network uses GELU instead of ReLU, and pools before the norm.
 //
 // Convolutions have no bias and start He normal. With `identity_init` they start as the identity
-// where they have room for it, and elsewhere with PyTorch's default variance 1 / (3 fan_in). The
+// where their shape allows it, and elsewhere with PyTorch's default variance 1 / (3 fan_in). The
 // head's kernel starts LeCun normal.
 // Activations: prep and stage<i> (n, c, h, w), pre_logits (n, c), logits.
 // Parameters: prep/{conv/kernel, norm/{scale, bias}} or prep/bias, stage<i>/{conv/kernel,
@@ -43,39 +43,37 @@ namespace {
 
 const KeyTable keys(
     "model: resnet_cifar",
-    {"A small and fast residual network for images of about 32x32 pixels, such as CIFAR's. Its "
-     "defaults are the network with nine layers and 6.6 million parameters of D. Page's DAWNBench "
-     "entry, \"How to train your ResNet\" (2018).",
+    {"A small and fast residual network for images of about 32x32 pixels, such as CIFAR's. The "
+     "defaults give the network of D. Page's DAWNBench entry, \"How to train your ResNet\" (2018): "
+     "nine layers, 6.6 million parameters.",
      "width: 64\nblocks: [1, 0, 1]"},
     {{"width", "int >= 1", "64",
       "Number of channels of the first convolution; each stage doubles it. With `norm: group` it "
       "must be a multiple of 16."},
      {"widths", "list of int >= 1", "= 2 * width, 4 * width, ...",
-      "Number of channels of each stage, as many as `blocks` has numbers. With `norm: group` "
-      "multiples of 16.",
+      "Number of channels of each stage, one per number in `blocks`. With `norm: group`, multiples "
+      "of 16.",
       "[64, 256, 256]"},
      {"whitening", "int >= 0", "0",
-      "Number of training images from which the first layer is computed; 2000 are enough, and 0 "
-      "means an ordinary first layer. The layer then turns each patch of 2x2 pixels into numbers "
-      "that are not correlated and of equal variance, and its filters are not trained. The network "
-      "learns faster in the first epochs. `width` sets only the widths of the stages then."},
+      "Number of training images for computing a whitening first layer; 2000 are enough, and 0 "
+      "means an ordinary first layer. For each patch of 2x2 pixels, its outputs are uncorrelated "
+      "and of equal variance; its filters are not trained. The network learns faster in the first "
+      "epochs. `width` then sets only the widths of the stages."},
      {"stage_convs", "int 1..2", "1",
       "Number of convolutions in each stage, besides those of its residual blocks. The first one "
       "is before the pool."},
      {"identity_init", "bool", "false",
-      "Whether convolutions pass their input on at first: output channel i is input channel i, as "
-      "far as there are input channels. This helps short runs of networks without residual "
-      "blocks."},
+      "Whether convolutions start as the identity: output channel i is input channel i, as far as "
+      "there are input channels. This helps short runs of networks without residual blocks."},
      {"blocks", "list of int >= 0", "[1, 0, 1]",
       "Number of residual blocks in each stage; there are as many stages as numbers. A stage "
       "halves height and width, so n stages need images of at least 2^n pixels a side."},
      {"norm", "'batch' | 'group'", "batch",
-      "How values are normalised: `batch` uses the mean and variance over the images of all "
-      "processes that are computed together (see `grad_accum_steps`), and running averages of "
-      "them in evaluation; `group` uses those of 16 channels of one image. Take `group` if the "
-      "batch is small."},
+      "Normalisation: `batch` uses the mean and variance over the images that all processes "
+      "compute together (see `grad_accum_steps`), and their running averages in evaluation; "
+      "`group` uses those of 16 channels of one image. Use `group` if the batch is small."},
      {"logit_scale", "float", "0.125",
-      "Factor of the scores of the classes. Smaller values make the predictions less certain."}});
+      "Scale of the logits. Smaller values make the predictions less confident."}});
 
 // Convolution, norm and ReLU, followed by a 2x2 max pool if `pool`.
 struct ConvNormRelu {
@@ -96,16 +94,16 @@ struct Stage {
   std::vector<std::pair<ConvNormRelu, ConvNormRelu>> blocks;
 };
 
-// Patches of 2x2 pixels times fixed filters, plus a bias that is trained.
+// Applies fixed filters to patches of 2x2 pixels and adds a trained bias.
 struct WhiteningLayer {
   static constexpr int64_t kSize = 2;
-  // Added to the eigenvalues, as a share of their mean: what is weaker than this is noise.
+  // Added to the eigenvalues, as a fraction of their mean: weaker components are noise.
   static constexpr double kEps = 5e-4;
   at::Tensor kernel;  // (2, 2, in, out), a buffer
   at::Tensor bias;    // (out)
 
   static int64_t filters(int64_t in) { return 2 * kSize * kSize * in; }
-  // Registers `name`/bias and the buffer `name`/kernel, which passes the pixels on until fit().
+  // Registers `name`/bias and the buffer `name`/kernel, which passes +-pixels until fit().
   static WhiteningLayer add(Module& owner, const std::string& name, int64_t in) {
     const int64_t out = filters(in), half = out / 2;
     WhiteningLayer layer;
@@ -122,7 +120,7 @@ struct WhiteningLayer {
     at::Tensor values = kernel;
     if (covariance.patches() > 0) values.copy_(covariance.filters(kEps));
   }
-  // Maps (n, in, h, w) to (n, out, h, w). Zeros follow the last row and the last column.
+  // Maps (n, in, h, w) to (n, out, h, w). Pads the end of rows and columns with zeros.
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const {
     const at::Tensor padded = at::constant_pad_nd(to_compute(x, pass), {0, 1, 0, 1});
     const at::Tensor y = convolve(padded.contiguous(at::MemoryFormat::ChannelsLast),

@@ -22,52 +22,48 @@ namespace {
 
 constexpr KeyText kVitKeys[] = {
     {"patch_size", "[int >= 1, int >= 1]", "= [16, 16], or that of `variant`",
-     "Rows and columns of pixels in a patch; each patch becomes one token. Half the side makes "
-     "four times as many tokens, which takes more time and usually scores better. Pixels at the "
-     "right and the bottom that do not fill a patch are not used."},
+     "Rows and columns of pixels in a patch; each patch becomes a token. Halving the side makes "
+     "four times as many tokens, which is slower and usually more accurate. Pixels at the right "
+     "and the bottom that do not fill a patch are not used."},
     {"pool_type", "'gap' | 'map' | 'tok' | '0' | 'none'", "gap",
-     "How the tokens become one vector for the classification layer: `gap` averages them, `map` "
-     "pools them by attention with a learned query, `tok` adds a learned class token and takes "
-     "its output, and `0` takes the first token, for weights that were trained so. `none` does "
-     "not pool: every token gets scores and needs labels of its own, so it is not for ordinary "
-     "classification."},
+     "How the tokens are pooled for the classification layer: `gap` averages them, `map` pools "
+     "them by attention with a learned query, `tok` adds a learned class token and takes its "
+     "output, and `0` takes the first token, for weights trained this way. `none` does not pool: "
+     "every token gets logits and needs its own labels, so it is not for ordinary classification."},
     {"rep_size", "bool | int >= 0", "false",
      "Size of an additional dense layer with tanh before the classification layer: `true` makes it "
-     "as large as `width`, `false` or 0 leaves it out. big_vision has this layer when it trains on "
+     "as large as `width`, `false` or 0 leaves it out. big_vision uses this layer to train on "
      "ImageNet-1k from scratch.",
      "true"},
     {"dropout", "float 0..<1", "0",
-     "Share of values that each training step sets to zero, from 0 (off) to below 1: of the "
-     "embedded tokens, and in each block after the attention, inside the MLP and after it. Raise "
-     "it, for instance to 0.1, if the model scores much better on the training data than on the "
-     "test data."},
+     "Dropout rate in training, from 0 (off) to below 1: for the embedded tokens, and in each "
+     "block after the attention, inside the MLP and after it. Raise it, for instance to 0.1, if "
+     "the model scores much better on the training data than on the test data."},
     kHeadZeroinit,
     {"scan", "bool", "false",
-     "Whether the parameters of all blocks are stacked into one array each, as big_vision can do. "
-     "The results are the same, and weights of either form can be loaded. It brings no speed here, "
-     "and sharded training then has all blocks in memory at once, so leave it off unless a config "
-     "of big_vision has it."},
+     "Whether to stack each parameter of all blocks into one array, as big_vision can. The results "
+     "are the same, and weights of either form can be loaded. It is not faster here, and sharded "
+     "training then has all blocks in memory at once, so leave it off unless a big_vision config "
+     "sets it."},
     {"remat_policy", "'none' | 'nothing_saveable' | 'everything_saveable'",
      "= nothing_saveable with scan, else none",
-     "How to save memory in training: `nothing_saveable` keeps only the input of each block and "
-     "computes the block again in the backward pass, which takes the memory of one block instead "
-     "of `depth` blocks and about a third more time. `none` and `everything_saveable` keep all "
-     "values. The results are the same."},
+     "Activation checkpointing: `nothing_saveable` keeps only the input of each block and "
+     "recomputes the block in the backward pass, which takes the memory of one block instead of "
+     "`depth` blocks and about a third more time. `none` and `everything_saveable` keep all "
+     "activations. The results are the same."},
     {"dtype_mm", "'float32' | 'bfloat16'", "none",
-     "Type of the numbers in the matrix multiplications of the transformer; it wins over "
-     "`precision` of the config. With `bfloat16` the values that go from block to block are "
-     "rounded to bfloat16 too. It is there for configs of big_vision; `precision` is the usual "
-     "choice.",
+     "Data type of the matrix multiplications in the transformer; it overrides the config's "
+     "`precision`. With `bfloat16`, the values passed from block to block are rounded to bfloat16 "
+     "too. It exists for big_vision configs; `precision` is the usual choice.",
      "bfloat16"},
 };
-const KeyTable keys(
-    "model: vit",
-    {"The Vision Transformer: it cuts the image into patches, makes each of them a token, and "
-     "relates the tokens to each other in blocks of attention and MLP. `variant` names the usual "
-     "sizes. Without pretrained weights it needs more data, or stronger augmentation, than a "
-     "convolutional network.",
-     "variant: S/16\nposemb: sincos2d\nrep_size: true", "models/vit.py _Model"},
-    {}, kTransformerShapeKeys, kPosembKeys, kVitKeys);
+const KeyTable keys("model: vit",
+                    {"The Vision Transformer: it splits the image into patches, turns each into a "
+                     "token, and processes the tokens in blocks of attention and MLP. `variant` "
+                     "names the usual sizes. Without pretrained weights it needs more data, or "
+                     "stronger augmentation, than a convolutional network.",
+                     "variant: S/16\nposemb: sincos2d\nrep_size: true", "models/vit.py _Model"},
+                    {}, kTransformerShapeKeys, kPosembKeys, kVitKeys);
 
 // Reads the size of the layer before the head; 0 if there is none.
 int64_t read_rep_size(const Config& config, int64_t width) {
@@ -98,7 +94,7 @@ class Vit : public Model {
 
  private:
   at::Tensor pool(const at::Tensor& encoded, Pass& pass) const;  // (n, D)
-  // Applies the layer before the head and the head. `suffix` is appended to the activations' names.
+  // Applies the layer before the head, then the head. Appends `suffix` to the activations' names.
   at::Tensor classify(const at::Tensor& x, const char* suffix, Pass& pass) const;
 
   const TransformerShape shape_;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# scripts/bvtrain.sh ARGS...: sets up what is missing, builds, and becomes `bvtrain ARGS...`.
+# scripts/bvtrain.sh ARGS...: installs what is missing, builds, and runs `bvtrain ARGS...`.
 # scripts/setup.sh lists the environment variables that choose another LibTorch and CUDA.
 set -euo pipefail
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 source "$root/scripts/setup.sh"
 binary=$root/build/release/bvtrain built=$root/build/built
 
-# build/built is as old as the newest source of the last successful build and holds the environment
-# of that build. To find that nothing has changed takes a few milliseconds.
+# build/built has the time of the newest source of the last successful build and contains that build's
+# environment. Checking that nothing has changed takes a few milliseconds.
 if [[ ! -e $binary || $(cat "$built" 2>/dev/null) != "$(bv_environment)" ||
       -n $(cd "$root" && find CMakeLists.txt cmake app lib models scripts/setup.sh -newer build/built -print -quit) ]]; then
   mkdir -p "$root/build"

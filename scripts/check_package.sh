@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# scripts/check_package.sh PACKAGE [SUITE]: installs a package that scripts/package.sh made in a clean
-# system, and uses it there as a user who is not root and has no repository: prints the version, goes
-# the way of a new user from a folder of images to an exported model that predicts, trains on the
-# digits, continues the run, predicts, exports, and trains with two processes. SUITE is
-# bookworm (Debian 12, default) or noble (Ubuntu 24.04), which is for the tarball. Needs root,
-# debootstrap and, for a wheel, PyPI.
-#   BVTRAIN_LIBTORCH=DIR  the LibTorch for bvtrain-without-libtorch; default: the one that setup.sh fetched
+# scripts/check_package.sh PACKAGE [SUITE]: installs a package from scripts/package.sh in a clean
+# system, and uses it there as a non-root user without a repository: prints the version, follows a new
+# user's path from a folder of images to an exported model that predicts, trains on the digits,
+# continues the run, predicts, exports, and trains with two processes. SUITE is bookworm (Debian 12,
+# default) or noble (Ubuntu 24.04, for the tarball). Needs root, debootstrap and, for a wheel, PyPI.
+#   BVTRAIN_LIBTORCH=DIR  the LibTorch for bvtrain-without-libtorch; default: the one fetched by setup.sh
 #   BVTRAIN_CHECK_TORCH   what to install before the wheel, such as torch==2.11.0 and options of pip
 set -euo pipefail
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
@@ -16,7 +15,7 @@ package=${1:-} suite=${2:-bookworm}
   { echo "usage: scripts/check_package.sh FILE.deb|FILE.whl|FILE.tar.gz [bookworm|noble]" >&2; exit 2; }
 name=${package##*/}
 
-# Each of these runs as root in the system after $name was copied there, and may print notes.
+# Each of these runs as root in the system after $name is copied there, and may print notes.
 # shellcheck disable=SC2016
 install_deb='
   export DEBIAN_FRONTEND=noninteractive

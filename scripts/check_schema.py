@@ -29,8 +29,8 @@ Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"), list("-+.0123456789"))
 
-# Messages about faults of the file that a schema can see. It cannot see into pp strings, and to JSON
-# 10.0 is an integer.
+# Messages about errors that a schema can detect. It cannot check pp strings, and in JSON 10.0 is an
+# integer.
 SEEN = re.compile(r"^x\.yaml\S* error: (unknown key|unknown (model|source|optimizer|decay|loss|task|evaluator|schedule) |"
                   r"\S+: expected (a number|an integer(?!, got '[0-9]+\.0')|true or false|a list|a mapping|a string))")
 

@@ -1,7 +1,7 @@
 # Functions for fresh_debian.sh and check_package.sh, which source this file: a clean Debian or Ubuntu
-# in a folder. They need root and debootstrap, and use the package sources and the PyPI index of this
-# host. $BVTRAIN_CHROOTS names a folder that keeps the clean systems, so that the next call need not
-# install them again.
+# in a folder. They need root and debootstrap, and use this host's package sources and PyPI index.
+# $BVTRAIN_CHROOTS names a folder that keeps the clean systems, so that the next call does not install
+# them again.
 
 chroot_mounts=() chroot_folder='' chroot_temporary='' chroot_environment=()
 
@@ -31,7 +31,7 @@ chroot_make() {
 chroot_bootstrap() {
   local mirror keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
   if [[ $1 == noble ]]; then
-    # Debian has no keys of Ubuntu. Nothing of this system leaves the folder.
+    # Debian does not have Ubuntu's keys. Nothing from this system leaves the folder.
     [[ -e $keys ]] && keys=--keyring=$keys || keys=--no-check-gpg
     debootstrap "$keys" --variant=minbase "$1" "$2" http://archive.ubuntu.com/ubuntu /usr/share/debootstrap/scripts/gutsy
   else
@@ -56,13 +56,13 @@ chroot_share_network() {
   chroot_environment+=(PIP_CERT=/host-ca.crt)
 }
 
-# chroot_mount SOURCE FOLDER [OPTIONS]: shows a folder of this host in the system.
+# chroot_mount SOURCE FOLDER [OPTIONS]: mounts a folder of this host in the system.
 chroot_mount() {
   mkdir -p "$chroot_folder/$2"
   mount --bind ${3:+-o "$3"} "$1" "$chroot_folder/$2" && chroot_mounts=("$chroot_folder/$2" "${chroot_mounts[@]}")
 }
 
-# chroot_run USER COMMAND [ARGS...]: runs a command of bash in the system, in the home of USER.
+# chroot_run USER COMMAND [ARGS...]: runs a bash command in the system, in USER's home.
 chroot_run() {
   local home=/home/$1
   [[ $1 != root ]] || home=/root

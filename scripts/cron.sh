@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/cron.sh --config F --workdir D [ARGS...]: for a crontab. Continues an unfinished run. Does
 # nothing if the run is still going or has finished. Prints something, so that cron sends mail, only
-# if somebody must act. In the crontab:
+# if the user must act. In the crontab:
 #   */10 * * * * /path/to/bvtrain/scripts/cron.sh --config /path/F --workdir /path/D
 #   @reboot      /path/to/bvtrain/scripts/cron.sh --config /path/F --workdir /path/D
 set -uo pipefail
@@ -19,11 +19,11 @@ done
 mkdir -p "$workdir" || exit 2
 [[ -e $workdir/FAILED ]] && exit 0  # already reported; remove the file to try again
 
-# Only one at a time. The kernel releases the lock when the last process that holds it ends, however
-# it ends. bvtrain inherits it, so that it also holds if this script alone is killed.
+# Only one at a time. The kernel releases the lock when the last process that holds it ends, for
+# whatever reason. bvtrain inherits it, so it remains locked if only this script is killed.
 exec 9>"$workdir/.cron.lock"
 flock -n 9 || exit 0
-# A run that somebody started by hand holds bvtrain's own lock.
+# A manually started run holds bvtrain's own lock.
 if [[ -e $workdir/.lock ]]; then
   flock -n "$workdir/.lock" true || exit 0
 fi
@@ -34,7 +34,7 @@ printf '%s start\n' "$(date -u +%FT%TZ)" >>"$log"
 code=$?
 printf '%s end, code %d\n' "$(date -u +%FT%TZ)" "$code" >>"$log"
 
-# 7: another process of the run failed. The next call continues, but not for ever.
+# 7: another process of the run failed. The next call continues, but not forever.
 lost=$workdir/.cron.lost
 if [[ $code == 7 ]]; then
   echo "$code" >>"$lost"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|fuzz|ends|flips|soak: commands for developers, besides test.sh.
-# CONTRIBUTING.md says what each does.
+# scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|fuzz|ends|flips|soak: developer commands, besides test.sh.
+# CONTRIBUTING.md describes them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-# Checks the order of the rooms: a file may include its own room and those before it. Checks also
-# that only the right rooms use yaml-cpp, spdlog and c10d.
+# Checks the order of the folders of lib/: a file may include its own folder and those before it.
+# Also checks that only the right folders use yaml-cpp, spdlog and c10d.
 lint_include_order() {
   awk '
     BEGIN {
@@ -34,8 +34,8 @@ lint_include_order() {
   ' $(git ls-files -co --exclude-standard '*.cc' '*.h' | grep -E '^(app|lib|models)/')
 }
 
-# Checks that every type has one definition, that every key of a config that is read has a text, and
-# that no line is too long: the formatter leaves comments alone. An empty catch must say why.
+# Checks that every type has one definition, that every config key that is read has a help text,
+# and that no line is too long: the formatter skips comments. An empty catch needs a comment.
 lint_names_and_lines() {
   local sources
   mapfile -t sources < <(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu' | grep -E '^(app|lib|models)/')
@@ -50,7 +50,7 @@ lint_names_and_lines() {
   ' "${sources[@]}"
 }
 
-# Checks that the CUDA plug-in exports every function that the rest looks up by name, and no other.
+# Checks that the CUDA plug-in exports exactly the functions that other code looks up by name.
 lint_cuda_names() {
   local used exported
   used=$(grep -rhoE '"bvtrain_cuda_[a-z0-9_]+"' lib app test --include='*.cc' --include='*.h' | tr -d '"' | sort -u)
@@ -66,13 +66,13 @@ sanitized() {
   source scripts/setup.sh && bv_find_libtorch
   cmake --preset "$1" -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
   ninja -C "build/$1" all
-  # The thread sanitizer cannot map its memory beside libraries at random addresses.
+  # The thread sanitizer cannot map its memory if libraries are at random addresses.
   (cd "build/$1" && setarch --addr-no-randomize ctest --output-on-failure "${@:2}")
 }
 
 # fuzz [TARGET] [SECONDS]: runs one fuzz target of test/fuzz, or all one after the other, for 60 seconds
-# each. What it finds is kept in test/fuzz/regression/<target>, and is then a test of test_fuzz. Inputs
-# that reach new code are kept in build/fuzz/corpus, and what all runs took in build/fuzz/tally.tsv:
+# each. Failing inputs are saved in test/fuzz/regression/<target>, where test_fuzz tests them. Inputs
+# that reach new code are saved in build/fuzz/corpus, and the cost of all runs in build/fuzz/tally.tsv:
 # target, seconds of CPU time, executions.
 fuzz() {
   local target=${1:-all} seconds=${2:-60} clang name names folder max_len executions cpu failed=() TIMEFORMAT='%U %S'
@@ -92,8 +92,8 @@ fuzz() {
     mkdir -p "build/fuzz/corpus/$name" "$folder"
     # Short inputs run many times faster, and long ones reach more limits: one run in four has long ones.
     max_len=8192; ((RANDOM % 4)) || max_len=70000
-    # The limit of resident memory has room for the sanitizer and LibTorch. No single block may have more
-    # than 1 GiB.
+    # The resident memory limit has room for the sanitizer and LibTorch. No single block may exceed
+    # 1 GiB.
     { time ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 "build/fuzz/fuzz_$name" -max_total_time="$seconds" \
       -timeout=10 -report_slow_units=10 -rss_limit_mb=2560 -malloc_limit_mb=1024 -max_len="$max_len" \
       -print_final_stats=1 -artifact_prefix="$folder/" \
@@ -117,23 +117,23 @@ case ${1:-} in
     echo "lint: include order is fine"
     lint_names_and_lines
     lint_cuda_names
-    echo "lint: every type has one definition, every key a text, no line is too long"
+    echo "lint: every type has one definition, every key a help text, no line is too long"
     if command -v clang-format >/dev/null && [[ ${2:-} != --order-only ]]; then
       git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format --dry-run --Werror && echo "lint: format is fine"
     fi ;;
   docs)
-    # The reference pages and the JSON Schema, which are made from the tables of keys.
+    # The reference pages and the JSON Schema, which are generated from the key tables.
     source scripts/setup.sh && bv_find_libtorch && bv_build bvtrain
     build/release/bvtrain help --reference docs/reference
     build/release/bvtrain schema >configs/bvtrain.schema.json ;;
   format) git ls-files -co --exclude-standard '*.cc' '*.h' | xargs clang-format -i ;;
   tidy)
-    # The sources need std::source_location, which clang knows from version 16 on. A folder of its own,
-    # because clang cannot read GCC's precompiled headers: without a build there are none.
+    # The sources need std::source_location, which clang supports from version 16 on. A separate
+    # folder, because clang cannot read GCC's precompiled headers: without a build there are none.
     tidy=$(command -v clang-tidy-{19,18,17,16} clang-tidy | head -n 1)
     source scripts/setup.sh && bv_find_libtorch
     cmake --preset release -B build/tidy -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
-    mkdir -p build/tidy/openmp  # GCC's omp.h without an attribute that clang does not know
+    mkdir -p build/tidy/openmp  # GCC's omp.h without an attribute that clang does not support
     sed -E 's/__malloc__ \(omp_free\),? ?//' "$(g++ -print-file-name=include/omp.h)" >build/tidy/openmp/omp.h
     files=("${@:2}")
     [[ ${#files[@]} -gt 0 ]] || mapfile -t files < <(git ls-files -co --exclude-standard 'app/*.cc' 'lib/**.cc' 'models/*.cc')

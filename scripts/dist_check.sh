@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# scripts/dist_check.sh [BVTRAIN]: trains ten steps on the digits under every launcher that this
-# machine has, and compares the loss with that of one process. The launchers are bvtrain's own,
-# torchrun ($TORCHRUN or in the PATH), mpirun, and a loop like one with ssh. As root it also makes two
-# hosts, as network namespaces, and tries --nnodes, torchrun and slurm on them. Prints one line for
-# each: ok, FAILED, or skipped with the reason. It is run by hand, not in CI, because namespaces and
-# slurm's daemons need root. All files are in a temporary folder; everything is removed at the end.
+# scripts/dist_check.sh [BVTRAIN]: trains ten steps on the digits under every launcher on this
+# machine, and compares the loss with that of one process. The launchers are bvtrain's own, torchrun
+# ($TORCHRUN or in the PATH), mpirun, and a loop like one with ssh. As root it also creates two hosts
+# as network namespaces, and tests --nnodes, torchrun and slurm on them. Prints one line for each: ok,
+# FAILED, or skipped with the reason. Run it manually, not in CI, because namespaces and slurm's
+# daemons need root. All files are in a temporary folder; everything is removed at the end.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bvtrain=${1:-$root/build/release/bvtrain}
@@ -103,7 +103,7 @@ on() {
     bash -c 'mount --bind "$0" /etc/hosts && hostname "$1" && exec "${@:2}"' "$dir/hosts" "$@"
 }
 
-# Starts slurmctld here, a slurmd in each namespace under its host's name, and a munged for them.
+# Starts slurmctld here, a slurmd in each namespace under its host name, and a munged for them.
 start_slurm() {
   local s=$dir/slurm
   mkdir -p "$s/state" && chmod 755 "$dir" "$s" || return 1

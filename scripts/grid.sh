@@ -2,7 +2,7 @@
 # scripts/grid.sh: the grid of a sweep. sweep.sh and slurm.sbatch source it, so that both give the
 # same points the same workdirs:
 #
-#   --out DIR               the folder that gets a workdir for each point
+#   --out DIR               the folder for the points' workdirs
 #   --grid KEY V1 [V2 ...]  the values of a config key, up to the next argument that begins with "--"
 #   anything else           is passed on to bvtrain for every point
 #
@@ -39,7 +39,7 @@ grid_parse() {
         grid_add_key "${@:2}"
         shift $((2 + grid_sizes[-1])) ;;
       --workdir | --workdir=*)
-        grid_fail "give --out DIR in place of --workdir: each point gets a workdir of its own in it" ;;
+        grid_fail "give --out DIR in place of --workdir: each point gets its own workdir in it" ;;
       --cleanup) grid_fail "--cleanup would remove the results: the next call would train again" ;;
       *) grid_rest+=("$1") && shift ;;
     esac
@@ -76,7 +76,7 @@ grid_add_key() {
 
 # grid_point N: sets point_sets (the point's --set arguments), point_name (lr=0.001,seed=2) and
 # point_workdir. Characters that are awkward in a file name become "_"; a checksum of the arguments
-# then keeps the names of different points different.
+# then distinguishes the names of different points.
 # shellcheck disable=SC2034 # the scripts use them
 grid_point() {
   local LC_ALL=C rest=$(($1 - 1)) offset=${#grid_values[@]} exact='' i setting
@@ -96,8 +96,8 @@ grid_point() {
   point_workdir=$grid_out/$point_name
 }
 
-# Ends the script if $grid_out holds points of other arguments or of another config: bvtrain would
-# say of those that they have finished. Otherwise notes the arguments there.
+# Ends the script if $grid_out contains points from other arguments or another config: bvtrain would
+# report that they have finished. Otherwise records the arguments there.
 grid_check_arguments() {
   local note=$grid_out/.grid-arguments now i config=${BVTRAIN_CONFIG:-}
   for ((i = 0; i < ${#grid_rest[@]}; ++i)); do
@@ -112,7 +112,7 @@ grid_check_arguments() {
     grid_quote "${grid_rest[@]}"
     printf '%s %s\n' "$config" "$(cksum <"${config:-/dev/null}")"
   } >"$now"
-  ln "$now" "$note" 2>/dev/null # fails if there is a note: another task of an array may write it now
+  ln "$now" "$note" 2>/dev/null # fails if it exists: another array task may be writing it
   cmp -s "$now" "$note" && rm -f "$now" && return
   echo "$(basename "$0"): error: $grid_out was begun with other arguments, or the config has changed since:" >&2
   diff "$note" "$now" | sed -n 's/^[<]/  then:/p; s/^>/  now: /p' >&2
@@ -121,9 +121,9 @@ grid_check_arguments() {
   exit 2
 }
 
-# grid_note_end WORKDIR CODE: notes how a run failed where `bvtrain compare` looks for it. A run that
-# was stopped or killed has not failed: it continues. Code 2 comes before a run begins: another process
-# may be at work in the workdir.
+# grid_note_end WORKDIR CODE: records how a run failed where `bvtrain compare` looks for it. A run that
+# was stopped or killed has not failed: it continues. Code 2 means that the run did not begin: another
+# process may be using the workdir.
 grid_note_end() {
   case $2 in
     2) ;;

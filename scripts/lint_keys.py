@@ -13,7 +13,7 @@ HELPER = re.compile(
     r"\b(?:positive|read_(?!resize_options)\w+|maybe_\w+|duration_\w+)\(\s*(?:config|input|args|data|keys|section)\w*,\s*\"(\w+)\"")
 ROW = re.compile(r"\{\s*\"([\w{},*]+)\",\s*(?:\"|k[A-Z]\w+,)")
 TOP = re.compile(r"\bKeyTable \w+\(\s*\"(input)?\",")
-# What these hold is no config: records of a workdir, which the same readers read.
+# These contain no config: the same readers read records of a workdir.
 OTHER = re.compile(r"^lib/(config|ckpt|compare|report|help)/|^lib/export/|^test/")
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# scripts/package.sh deb|wheel|tarball [--without-libtorch] [--output DIR]: packs build/release into
+# scripts/package.sh deb|wheel|tarball [--without-libtorch] [--output DIR]: packages build/release into
 # DIR (default: build/packages). docs/building.md describes the packages.
-#   deb      for Debian 12. --without-libtorch makes the package bvtrain-without-libtorch instead,
-#            which takes LibTorch from $BVTRAIN_LIBTORCH
+#   deb      for Debian 12. --without-libtorch builds the package bvtrain-without-libtorch instead,
+#            which uses LibTorch from $BVTRAIN_LIBTORCH
 #   wheel    for pip; uses the LibTorch and the CUDA libraries of the package torch
 #   tarball  runs where it is unpacked and needs nothing but glibc
-# Whether the wheel can train on GPUs depends on whether build/release holds libbvtrain_cuda.so.
+# The wheel can train on GPUs if build/release contains libbvtrain_cuda.so.
 set -euo pipefail
 umask 022
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
@@ -33,7 +33,7 @@ parse_arguments() {
   [[ -n $with_libtorch || $kind == deb ]] || fail "--without-libtorch is for deb; the wheel never holds LibTorch"
 }
 
-# Checks that the tools are there and brings the build up to date.
+# Checks that the tools are installed and updates the build.
 prepare() {
   local tool tools=(cmake strip objdump patchelf)
   [[ $kind != deb ]] || tools+=(dpkg-deb dpkg-shlibdeps)
@@ -65,7 +65,7 @@ install_into() {
 
 soname() { objdump -p "$1" | sed -n 's/^ *SONAME *//p'; }
 
-# Leaves one file for each library, under the name by which it is loaded, and strips it.
+# Keeps one file per library, under the name by which it is loaded, and strips it.
 tidy_libraries() {
   local file real
   for file in "$1"/*; do
@@ -96,7 +96,7 @@ copy_licences() {
     "Remove $bv_fetched to fetch LibTorch with its licences." >&2
 }
 
-# Fails if a file would look for libraries in a folder of this machine, or if bvtrain names one.
+# Fails if a file would search for libraries in a folder of this machine, or if bvtrain names one.
 check_paths() {
   local file paths path
   while IFS= read -r file; do
@@ -138,7 +138,7 @@ make_deb() {
   dpkg-deb --root-owner-group -Zzstd -z12 --build "$tree" "$package" >/dev/null
 }
 
-# write_control TREE NAME OTHER: OTHER is the package that holds the same files.
+# write_control TREE NAME OTHER: OTHER is the package that contains the same files.
 write_control() {
   local tree=$1 depends summary="with LibTorch, for CPUs"
   mkdir -p "$work/debian" "$tree/DEBIAN"
@@ -206,6 +206,6 @@ make_tarball() {
 parse_arguments "$@"
 prepare
 "make_$kind"
-mv "$package" "$output"  # in one step: a package that exists is whole
+mv "$package" "$output"  # atomically: an existing package is complete
 package=$output/${package##*/}
 echo "$package ($(du -h --apparent-size "$package" | cut -f1)B, commit $commit)"

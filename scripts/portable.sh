@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# scripts/portable.sh FOLDER [PROGRAM...]: makes FOLDER, a copy of this build that runs on another machine,
-# which needs neither a package manager nor a network. FOLDER holds bvtrain, the CUDA plug-in if this
-# build has one, the other PROGRAMs (targets of CMake, such as test_cuda), the shared libraries that a
-# machine without Debian's packages lacks, and configs/. LibTorch is not in it: FOLDER/run finds it.
+# scripts/portable.sh FOLDER [PROGRAM...]: creates FOLDER, a copy of this build for another machine
+# without a package manager or network. FOLDER contains bvtrain, the CUDA plug-in if this build has
+# one, the other PROGRAMs (CMake targets, such as test_cuda), the shared libraries that a machine
+# without Debian's packages lacks, and configs/. LibTorch is not included: FOLDER/run finds it.
 #
 #   scripts/portable.sh /tmp/carried && tar -C /tmp -cJf carried.txz carried
 #   carried/run bvtrain --config carried/configs/digits_cnn.yaml --workdir out     # on the other machine
@@ -23,7 +23,7 @@ bv_build bvtrain ${plugin:+"$plugin"} "$@"
 build=$root/build/release
 mkdir -p "$folder/lib"
 cp "$build/bvtrain" "${@/#/$build/}" "$folder/"
-# What the plug-in needs comes with LibTorch.
+# LibTorch includes what the plug-in needs.
 [[ -z $plugin ]] || cp "$build/libbvtrain_cuda.so" "$folder/"
 for program in bvtrain "$@"; do
   # LibTorch and the C and C++ runtimes are those of the other machine. libgomp.so.1 is in LibTorch.

@@ -19,8 +19,8 @@ bv_packages=(
   libjpeg62-turbo-dev libspng-dev libwebp-dev libdeflate-dev libzstd-dev libxxhash-dev
   libgloo-dev
 )
-# Where there is no dpkg, a package counts as installed if its command or its header is found.
-# lld and ccache are left out: they only make builds faster.
+# Without dpkg, a package counts as installed if its command or its header is found. lld and ccache
+# are omitted: they only make builds faster.
 declare -A bv_commands=([g++]=g++ [cmake]=cmake [ninja-build]=ninja [git]=git [python3]=python3)
 declare -A bv_headers=(
   [libcli11-dev]=CLI/CLI.hpp [libyaml-cpp-dev]=yaml-cpp/yaml.h [libspdlog-dev]=spdlog/spdlog.h
@@ -35,7 +35,7 @@ bv_fail() {
   exit 2
 }
 
-# Prints the packages of bv_packages that are missing, one a line.
+# Prints the missing packages of bv_packages, one per line.
 bv_missing_packages() {
   local package
   for package in "${bv_packages[@]}"; do
@@ -51,8 +51,8 @@ bv_missing_packages() {
   done
 }
 
-# Installs the Debian packages that are missing, or says which they are. On a system without apt it
-# goes on where nothing is missing.
+# Installs the missing Debian packages, or prints their names. On a system without apt it continues if
+# nothing is missing.
 bv_install_packages() {
   local missing=()
   mapfile -t missing < <(bv_missing_packages)
@@ -106,8 +106,8 @@ UNPACK
   fi
 }
 
-# Sets bv_torch to the LibTorch to build with: the folder that holds lib/ and include/. It is the
-# one in $BVTRAIN_LIBTORCH, or the torch wheel from PyPI, which is fetched where it is missing.
+# Sets bv_torch to the LibTorch to build with: the folder that contains lib/ and include/. It is the
+# one in $BVTRAIN_LIBTORCH, or the torch wheel from PyPI, which is fetched if it is missing.
 bv_find_libtorch() {
   if [[ -z ${BVTRAIN_LIBTORCH:-} ]]; then
     bv_fetch_libtorch
@@ -147,11 +147,11 @@ REQUIREMENTS
   rm -rf "$work"
 }
 
-# Whether this machine is to train on GPUs.
+# Whether this machine will train on GPUs.
 bv_wants_cuda() { [[ ${BVTRAIN_CUDA:-} == 1 || (${BVTRAIN_CUDA:-} != 0 && -e /dev/nvidiactl) ]]; }
 
-# Fetches the libraries that the CUDA half of the fetched LibTorch needs. A LibTorch that
-# $BVTRAIN_LIBTORCH names must have come with them.
+# Fetches the libraries that the CUDA part of the fetched LibTorch needs. A LibTorch in
+# $BVTRAIN_LIBTORCH must include them.
 bv_fetch_cuda() {
   bv_wants_cuda && [[ -z ${BVTRAIN_LIBTORCH:-} && ! -e $bv_fetched/.cuda ]] || return 0
   echo "bvtrain set-up: fetching CUDA's libraries (2.6 GB unpacked) into $bv_fetched" >&2
@@ -180,12 +180,12 @@ REQUIREMENTS
 # Prints the path of nvcc, or nothing.
 bv_nvcc() { PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc || true; }
 
-# Prints what a build depends on besides the sources: where it changes, the build is configured anew.
+# Prints what a build depends on besides the sources: if it changes, the build is reconfigured.
 bv_environment() {
   echo "libtorch=${BVTRAIN_LIBTORCH:-$bv_fetched} cuda=$(bv_wants_cuda && echo 1 || echo 0) nvcc=$(bv_nvcc)"
 }
 
-# bv_build TARGET...: configures build/release where needed and builds. Needs bv_find_libtorch.
+# bv_build TARGET...: configures build/release if necessary and builds. Needs bv_find_libtorch.
 bv_build() {
   local build=$bv_root/build/release log=$bv_root/build/setup.log environment
   environment=$(bv_environment)
@@ -204,8 +204,8 @@ bv_build() {
   fi
 }
 
-# Prints the target of the CUDA plug-in where it is wanted and can be built, and says why not where
-# it was asked for in vain.
+# Prints the CUDA plug-in's target if it is wanted and can be built, and explains why not if it was
+# requested but cannot be built.
 bv_cuda_target() {
   bv_wants_cuda || return 0
   if [[ -z $(bv_nvcc) ]]; then

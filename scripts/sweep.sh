@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/sweep.sh --help says what this does. grid.sh has the grid, which slurm.sbatch shares.
+# scripts/sweep.sh --help describes this script. grid.sh has the grid code, shared with slurm.sbatch.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/grid.sh"
@@ -8,29 +8,29 @@ usage() {
   cat <<'USAGE'
 scripts/sweep.sh --config F --out DIR --grid KEY V1 V2 ... [--grid KEY ...] [--jobs N] [ARGS...]
 
-Trains one run for each combination of the values, N at a time (default 1), into a workdir of its
-own in DIR. ARGS are passed on to bvtrain. Example:
+Trains one run for each combination of the values, N at a time (default 1), each in its own workdir
+in DIR. ARGS are passed on to bvtrain. Example:
 
   scripts/sweep.sh --config configs/digits_cnn.yaml --out out/sweep --jobs 2 \
     --grid lr 0.001 0.003 0.01 --grid seed 0 1 2 --set total_epochs=30
 
-Give the same command again at any time: finished runs are skipped, runs that were stopped or killed
-continue, and runs that failed are tried again. Runs that diverged are not tried again; remove
-their file FAILED to do so. Ctrl-C and SIGTERM stop the sweep after each run has saved a checkpoint.
-The cores (and GPUs) of the machine are divided among the N runs. The log of a run is sweep.log in
-its workdir. At the end `bvtrain compare` prints a table.
+Run the same command again at any time: finished runs are skipped, stopped or killed runs continue,
+and failed runs are tried again. Diverged runs are tried again only if you remove their file FAILED.
+Ctrl-C and SIGTERM stop the sweep after each run has saved a checkpoint. The cores (and GPUs) of the
+machine are split among the N runs. The log of a run is sweep.log in its workdir. At the end
+`bvtrain compare` prints a table.
 
   --out DIR       the folder of the workdirs
   --grid KEY V..  the values of a config key, up to the next argument that begins with "--"
-  --jobs N        the number of runs at a time
+  --jobs N        the number of concurrent runs
   --dry-run       prints the commands and does nothing
   --count         prints the number of points
   --print N       prints the arguments of the N-th point, counted from 1
   --help          prints this
 
-Exit codes: 0 all runs have finished, 4 all others have, but some diverged, 75 some were stopped
-with a checkpoint, 130 or 143 this script was stopped, 2 bad arguments; otherwise the code of the
-first run that failed. $BVTRAIN_BINARY names another bvtrain.
+Exit codes: 0 all runs finished, 4 some diverged and all others finished, 75 some were stopped with
+a checkpoint, 130 or 143 this script was stopped, 2 bad arguments; otherwise the code of the first
+run that failed. $BVTRAIN_BINARY names another bvtrain.
 USAGE
 }
 
@@ -87,14 +87,14 @@ share() {
   fi
 }
 
-# point_command SLOT: sets `command` for the current point. bvtrain takes as many threads as it has
+# point_command SLOT: sets `command` for the current point. bvtrain uses as many threads as it has
 # cores.
 point_command() {
   command=("$bvtrain" "${grid_rest[@]}" "${point_sets[@]}" --workdir "$point_workdir")
   [[ $jobs -gt 1 ]] || return 0
   if [[ ${#cores[@]} -gt 0 ]]; then
     command=(taskset -c "$(share "$1" "${cores[@]}")" "${command[@]}")
-  else # without taskset the runs are not kept apart, but each starts only its share of threads
+  else # without taskset the runs are not pinned to cores, but each starts only its share of threads
     local all
     all=$(nproc)
     command=(env OMP_NUM_THREADS=$((all > jobs ? all / jobs : 1)) "${command[@]}")
@@ -127,9 +127,9 @@ fi
 # ---- The runs
 
 ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501)) || grid_fail "needs bash 5.1 for wait -p"
-"$bvtrain" --version >/dev/null || exit # builds bvtrain where that is necessary
+"$bvtrain" --version >/dev/null || exit # builds bvtrain if necessary
 mkdir -p "$grid_out" || exit 5
-# The runs inherit the lock, so that it also tells of runs that a killed sweep has left behind.
+# The runs inherit the lock, so that it also covers runs that a killed sweep has left behind.
 exec 9>"$grid_out/.sweep.lock"
 flock -n 9 || grid_fail "another sweep, or a run that it left behind, still works in $grid_out"
 grid_check_arguments
@@ -166,12 +166,12 @@ start_point() { # NUMBER
   rm -f "$point_workdir/FAILED"
   say "$1" "starts"
   echo "$ $(grid_quote "${command[@]}")" >>"$point_workdir/sweep.log"
-  # In a session of its own the run does not get a Ctrl-C of the terminal besides the one that is
-  # passed on: a second one would end it before it has saved.
+  # In a separate session, the run does not get the terminal's Ctrl-C in addition to the forwarded
+  # signal: a second one would end it before it has saved.
   setsid "${command[@]}" </dev/null >>"$point_workdir/sweep.log" 2>&1 &
   pid=$!
   pid_point[$pid]=$1 pid_slot[$pid]=$slot pid_start[$pid]=$SECONDS
-  # A signal that came before the line above has not reached this run.
+  # A signal that arrived before the line above has not reached this run.
   [[ -z $stopping ]] || kill -s "$stopping" "$pid" 2>/dev/null
 }
 
@@ -205,13 +205,13 @@ while true; do
   done
   [[ ${#pid_point[@]} -gt 0 ]] || break
   ended=
-  wait -n -p ended "${!pid_point[@]}" 2>/dev/null # bash would tell of killed runs in its own words
+  wait -n -p ended "${!pid_point[@]}" 2>/dev/null # bash would print its own messages about killed runs
   code=$?
   if [[ -n ${ended:-} ]]; then
     end_point "$ended" "$code"
     continue
   fi
-  # A signal has come; or a run had ended before the call, which wait -n of bash 5.2 does not see.
+  # A signal has arrived, or a run ended before the call, which bash 5.2's wait -n does not detect.
   for pid in "${!pid_point[@]}"; do
     kill -0 "$pid" 2>/dev/null && continue
     wait "$pid" 2>/dev/null

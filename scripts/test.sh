@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # scripts/test.sh [CTEST ARGS...]: installs what is missing, builds everything, and runs all tests.
-# Tests that need data which is not in the repository look for it under $BVTRAIN_SHARED (default:
+# Tests that need data from outside the repository look for it under $BVTRAIN_SHARED (default:
 # ../shared). Without the data, or without the Python environment below, they print a line and pass.
 # With BVTRAIN_REQUIRE_DATA=1 they fail instead; that is the default in CI (CI=true) if the folder
 # exists.
-# A test opens reports in headless Chromium, and one counts instructions with valgrind. In CI both are
-# installed, and then the tests need them (BVTRAIN_REQUIRE_BROWSER=1, BVTRAIN_REQUIRE_VALGRIND=1);
-# elsewhere such a test prints a line and passes where its program is missing.
+# One test opens reports in headless Chromium, and one counts instructions with valgrind. In CI both
+# are installed and required (BVTRAIN_REQUIRE_BROWSER=1, BVTRAIN_REQUIRE_VALGRIND=1); elsewhere such a
+# test prints a line and passes if its program is missing.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/setup.sh"
@@ -14,7 +14,7 @@ bv_install_packages
 bv_find_libtorch
 bv_fetch_cuda
 
-# Tests read event files with TensorBoard itself, and check configs with a validator of JSON Schemas.
+# Tests read event files with TensorBoard itself, and check configs with a JSON Schema validator.
 python=$root/build/venv/bin/python
 if [[ ! -x $python ]] || ! "$python" -c 'import tensorboard, numpy, jsonschema, yaml' 2>/dev/null; then
   mkdir -p "$root/build"
@@ -24,7 +24,7 @@ if [[ ! -x $python ]] || ! "$python" -c 'import tensorboard, numpy, jsonschema, 
     { echo "note: Python packages can't be installed; the tests that need them will be skipped" >&2 && python=; }
 fi
 
-# Chromium is installed beside the build, but valgrind before it, because a test includes its header.
+# Chromium is installed during the build, but valgrind before it, because a test includes its header.
 if [[ ${CI:-} == true ]]; then
   (bv_packages=(valgrind) && bv_install_packages) || echo "note: valgrind can't be installed" >&2
   if command -v valgrind >/dev/null; then

@@ -18,18 +18,18 @@
 namespace bv {
 namespace {
 
-constexpr int kSteps = 2;            // the first one allocates what later ones use again
+constexpr int kSteps = 2;            // the first one allocates what later ones reuse
 constexpr double kClear = 64 << 20;  // bytes by which the last two batches should differ
 constexpr double kSlowStep = 10;     // seconds: after such a step, no larger batch is tried
 constexpr double kSafe = 0.97;       // fraction of the memory that a batch may fill
 constexpr int kAttempts = 6;         // to run the largest batch
 
-// How much memory this process has taken on a device.
+// Measures the memory that this process uses on a device.
 class MemoryMeter {
  public:
   explicit MemoryMeter(c10::Device device) : device_(device) {}
 
-  // peak() counts from now on.
+  // Resets peak().
   void restart() const {
     if (device_.is_cpu()) {
       release_large_tensors();
@@ -86,7 +86,7 @@ MemoryNeeds measure_memory(const std::function<std::unique_ptr<Recipe>(int64_t)>
                            c10::Device device, int64_t granule, int64_t most) {
   const MemoryMeter meter(device);
   MemoryNeeds needs;
-  // Returns the most that a batch took; nullopt if it does not fit.
+  // Returns the peak memory of a batch; nullopt if it does not fit.
   const auto run = [&](int64_t batch) -> std::optional<double> {
     meter.restart();
     try {

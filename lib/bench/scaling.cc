@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kPasses = 3;  // forward and backward take as long as three forward passes
 
-// Returns the seconds of forward and backward of one example on one device.
+// Returns the seconds of forward and backward per example on one device.
 double example_seconds(const ScalingOptions& options, const ScalingModel& model, int64_t batch) {
   if ((options.compute_ms > 0) == (options.tflops > 0))
     throw Error(Exit::usage, "bvtrain bench scaling",

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kBackward = 2;  // backward takes this many times as long as forward
 
-// Records how many multiply-accumulates forward has done when it enters and leaves each unit.
+// Records the multiply-accumulates that forward has done when it enters and leaves each unit.
 class UnitMeter : public UnitHooks {
  public:
   UnitMeter(size_t units, const double& macs) : enter_at(units), leave_at(units), macs_(macs) {}
@@ -41,7 +41,7 @@ struct ScalingModel::Impl {
 
   Recipe recipe;
   int64_t parameters = 0;
-  // Multiply-accumulates of one example: before the units, after them, in total, and in each unit.
+  // Multiply-accumulates per example: before the units, after them, in total, and in each unit.
   double before = 0, after = 0, total = 0;
   std::vector<double> units;
 };
@@ -99,7 +99,7 @@ std::map<std::string, double> ScalingModel::Impl::ready(const Model& model) cons
     size_t stage = reached;
     if (unit != prefixes.end()) {
       stage = static_cast<size_t>(unit - prefixes.begin()) + 1;
-      reached = last;  // what is registered after a unit is used after all units
+      reached = last;  // parameters registered after a unit are used after all units
     }
     stage_of.push_back(stage);
     elements[stage] += static_cast<double>(value.numel());

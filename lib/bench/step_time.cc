@@ -97,7 +97,7 @@ class StepSimulation {
     while (!last_ && !reducing_.empty()) wait_for_oldest();
   }
 
-  // Computes for `seconds` of backward (for all micro-batches), and sends the gradients that become
+  // Advances by `seconds` of backward (over all micro-batches), and sends the gradients that become
   // ready meanwhile.
   void compute(double seconds) {
     const double end = done_ + seconds;
@@ -131,7 +131,7 @@ class StepSimulation {
   const Machine& machine_;
   double now_ = 0, channel_ = 0, sending_ = 0;
   bool first_ = true, last_ = true;  // micro-batch
-  double done_ = 0;                  // seconds of backward, for all micro-batches
+  double done_ = 0;                  // seconds of backward, over all micro-batches
   size_t next_ = 0;                  // index into work_.gradients
   std::vector<double> gathered_;     // when each unit's parameters are gathered
   std::deque<double> reducing_;      // when the running reduce-scatters end

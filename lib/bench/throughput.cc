@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-constexpr int64_t kMeasuredEvery = 50;  // steps between two measured steps of a usual run
+constexpr int64_t kMeasuredEvery = 50;  // steps between two measured steps of a normal run
 
 Throughput measure(const char* what, int64_t batch_size, double seconds,
                    const std::function<void()>& once) {

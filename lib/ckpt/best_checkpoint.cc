@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes `to` the same file as `from`, or a copy where there are no hard links: on FAT, on some
-// network file systems, between two mounts.
+// Links `to` to `from`, or copies it where hard links are not possible: on FAT, on some network
+// file systems, between two mounts.
 void link_or_copy(const std::string& from, const std::string& to) {
   if (!is_missing("link") && ::link(from.c_str(), to.c_str()) == 0) return;
   std::error_code error;
@@ -34,7 +34,7 @@ void link_or_copy(const std::string& from, const std::string& to) {
 
 void write_best(const std::string& best, const std::string& checkpoint, const BestPoint& point) {
   const std::string temporary = best + ".tmp";
-  delete_folder(temporary);  // of a killed process
+  delete_folder(temporary);  // left by a killed process
   make_folders(temporary);
   try {
     Manifest manifest = read_manifest(checkpoint);

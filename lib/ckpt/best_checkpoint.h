@@ -33,7 +33,7 @@ void hold_checkpoint(const std::string& to, const std::string& checkpoint);
 // Error(Exit::storage).
 std::string put_best_aside(const std::string& best, int64_t step);
 
-// Returns what the manifest at `best` says; nullopt if there is none or it cannot be used.
+// Returns the content of the manifest at `best`; nullopt if there is none or it cannot be used.
 std::optional<BestPoint> read_best(const std::string& best);
 
 }  // namespace bv

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns `trash`, or a name like it that is free: a folder on NFS cannot be deleted while one of
+// Returns `trash`, or a similar name that is free: a folder on NFS cannot be deleted while one of
 // its files is open.
 std::string free_name(const std::string& trash) {
   std::string name = trash;
@@ -76,7 +76,7 @@ void move_folder(const std::string& from, const std::string& to, const std::stri
 
 void remove_checkpoint(const CkptFolder& ckpt, int64_t step) {
   const std::string trash = ckpt.trash(step);
-  if (file_exists(trash)) delete_folder(trash);  // of a killed process
+  if (file_exists(trash)) delete_folder(trash);  // left by a killed process
   rename_durably(ckpt.step(step), trash);
   crash_point("ckpt.pruned");
   delete_folder(trash);

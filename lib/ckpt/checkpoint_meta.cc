@@ -70,7 +70,7 @@ void check_kind(const json& value, std::string_view pointer, JsonKind kind) {
   if (const std::string fault = json_fault(value, kind); !fault.empty()) refuse(pointer, fault);
 }
 
-// Entries are [name, value]; JSON has no NaN and no infinity, so these are strings.
+// Entries are [name, value]; JSON has no NaN or infinity, so these are strings.
 void check_row(const json& row) {
   static const std::set<std::string> kNotFinite = {"nan", "-nan", "inf", "-inf"};
   for (size_t i = 0; i < row.size(); ++i) {

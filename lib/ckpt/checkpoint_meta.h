@@ -2,7 +2,7 @@
 // a run writes.
 //
 // A member may be absent, because older versions wrote fewer of them and other programs write none.
-// A member that is present must have its type, so that readers need no checks of their own.
+// A member that is present must have its type, so that readers need no further checks.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

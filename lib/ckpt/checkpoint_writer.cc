@@ -51,7 +51,7 @@ Manifest::File write_shard(const std::string& folder, const NamedTensors& tensor
   }
 }
 
-// Waits for the part file of another rank, and returns what it says. Throws Error(Exit::storage).
+// Waits for another rank's part file, and returns its content. Throws Error(Exit::storage).
 Manifest::File await_part(const std::string& folder, int rank, double patience) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
   const std::string name = part_name(rank);
@@ -90,10 +90,10 @@ void write_manifest(const std::string& folder, const Manifest& manifest) {
   fsync_path(folder);
 }
 
-// The work of rank 0: writes its file, waits for the part files of the other ranks, and returns all
-// parts in the order of the ranks. If a rank fails, it waits for the others before it throws,
-// because the caller then deletes the folder. A rank that was still writing would lose the folder,
-// and with it the place for its own error report.
+// Runs on rank 0: writes its file, waits for the part files of the other ranks, and returns all
+// parts in rank order. If a rank fails, it waits for the others before it throws, because the
+// caller then deletes the folder. A rank that was still writing would lose the folder, and with it
+// the place for its own error report.
 std::vector<Manifest::File> write_shards(const std::string& folder, const Snapshot& snapshot,
                                          const Writers& writers, StorageRetries& retries) {
   std::vector<Manifest::File> files;
@@ -112,13 +112,13 @@ std::vector<Manifest::File> write_shards(const std::string& folder, const Snapsh
   return files;
 }
 
-// The work of the ranks above 0.
+// Runs on the other ranks.
 void write_part(const std::string& folder, const Snapshot& snapshot, bool keep,
                 const Writers& writers, StorageRetries& retries) {
   Manifest part{snapshot.step, keep, {}, nlohmann::json::object()};
   try {
     retries([&] { part.files = {write_shard(folder, tensors_of(snapshot), writers)}; });
-    // This must be the last write: rank 0 may rename the folder from now on. It is not synced,
+    // This must be the last write: after it, rank 0 may rename the folder. It is not synced,
     // because a part need not survive a crash.
     retries([&] {
       write_file_atomically(folder + "/" + part_name(writers.rank), part.text(), /*sync=*/false);
@@ -141,7 +141,7 @@ void write_part(const std::string& folder, const Snapshot& snapshot, bool keep,
 void require_room(const std::string& folder, int64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
-  // If the file system does not report its free space, a lack of space shows up in the write.
+  // If the file system does not report its free space, the write reports a full disk.
   const bool unknown = error || space.capacity == 0;
   if (unknown || space.available >= static_cast<uintmax_t>(bytes)) return;
   throw Error(Exit::storage, folder,

@@ -68,15 +68,15 @@ struct Checkpointer::Impl {
   std::atomic<int64_t> committed = -1, failed_saves = 0;
   StorageRetries retries = {};
   bool started = false;
-  int buffer = -1;  // what free_buffer() has returned for the next save; -1: it was not called
+  int buffer = -1;  // returned by free_buffer() for the next save; -1: not called yet
 
   std::mutex mutex = {};                 // guards these three
   std::exception_ptr last_failure = {};  // of the last save; null if it succeeded
-  std::exception_ptr failed_best = {};   // of a best one that is to be tried again
+  std::exception_ptr failed_best = {};   // of a best checkpoint that will be retried
   std::exception_ptr fatal = {};         // what ends the run
 
   // Only jobs use these.
-  bool noted = false;  // run.json says that there is a checkpoint
+  bool noted = false;  // run.json records that there is a checkpoint
   int failed_in_a_row = 0;
   int64_t unsaved_step = -1;                 // of the last save, if it failed
   std::map<int64_t, bool> whole_steps = {};  // committed step -> whether it verifies
@@ -168,7 +168,7 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
   try {
     std::rethrow_exception(failure);
   } catch (const UntoldFailure&) {
-    // Rank 0 would wait for this rank.
+    // Otherwise rank 0 would wait for this rank.
   } catch (const UnsyncedRows&) {
     // A failed fsync may have lost rows, and a second fsync would not report the loss. So no later
     // checkpoint may rely on the rows.
@@ -180,7 +180,7 @@ void Checkpointer::Impl::record(int64_t step, bool keep, const std::exception_pt
       return;
     }
   } catch (...) {
-    // Not an error of the disk: the run ends.
+    // Not a disk error: the run ends.
   }
   if (!fatal) fatal = failure;
 }
@@ -235,8 +235,8 @@ void Checkpointer::Impl::start() {
   started = true;
 }
 
-// Deletes the checkpoints that are neither marked to be kept nor among the newest that verify.
-// A broken checkpoint must not push out a whole one, so checkpoints that this object has not
+// Deletes the checkpoints that are neither marked to be kept nor among the newest that verify. A
+// broken checkpoint must not displace an intact one, so checkpoints that this object has not
 // written are verified once.
 void Checkpointer::Impl::prune() {
   const std::vector<int64_t> steps = ckpt.steps();
@@ -272,7 +272,7 @@ bool Checkpointer::Impl::is_kept(int64_t step) {
   try {
     keep = read_manifest(ckpt.step(step)).keep;
   } catch (const Error&) {
-    // It stays.
+    // Keep it.
   }
   return keep_steps[step] = keep;
 }
@@ -342,7 +342,7 @@ void Checkpointer::mark_best(const std::string& name, const BestPoint& point) {
   job.work = [impl = impl_.get(), name, point] {
     const std::string best = impl->ckpt.best(name);
     if (const auto failed = impl->best_to_retry.find(best); failed != impl->best_to_retry.end())
-      failed->second = point;  // it is tried again with the next save
+      failed->second = point;  // retried with the next save
     else
       impl->mark_best(best, point);
   };
@@ -383,7 +383,7 @@ std::optional<int64_t> Checkpointer::latest_step(const CkptFolder& ckpt, bool re
       if (resumes) check_resumable(manifest.meta);
       return *step;
     } catch (const Error&) {
-      // An older one may be whole.
+      // An older one may be intact.
     }
   }
   return std::nullopt;

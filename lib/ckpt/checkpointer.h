@@ -21,9 +21,9 @@
 // of this one.
 //
 // One thread performs the saves in order (save_queue.h). If saves are due so often that they would
-// slow training, some are skipped: leave_out() says which, and the next save may replace one that
-// is still queued. These are never skipped: a save to be kept, the best one so far, one of sharded
-// state, and the last one.
+// slow training, some are skipped: leave_out() decides which, and the next save may replace one
+// that is still queued. These are never skipped: a save to be kept, the best one so far, one of
+// sharded state, and the last one.
 //
 // A failed write is retried after 0.2, 1 and 5 s. If it still fails, the save has failed, but the
 // run goes on, because the next save may succeed. It ends if two saves in a row fail, or if the

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kChunkBytes = FileWriter::kChunkBytes;
 constexpr int64_t kChunksPerTask = 16;
 
-// Copies what the sorted `ranges` take from the bytes of the file that begin at `offset`.
+// Copies the parts of the sorted `ranges` that are in the file bytes that begin at `offset`.
 void copy_out(std::span<const ChunkReader::Range> ranges, uint64_t offset,
               std::string_view content) {
   const uint64_t end = offset + content.size();
@@ -33,7 +33,7 @@ void copy_out(std::span<const ChunkReader::Range> ranges, uint64_t offset,
   }
 }
 
-// Returns the numbers of the chunks that the sorted `ranges` touch, ascending.
+// Returns the numbers of the chunks that the sorted `ranges` overlap, ascending.
 std::vector<int64_t> chunks_of(std::span<const ChunkReader::Range> ranges) {
   std::vector<int64_t> chunks;
   for (const ChunkReader::Range& range : ranges) {

@@ -17,8 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-// Returns the checkpoint that the last start of the run left when it ended, as result.json says; ""
-// if there was none or it is not known. A process that is killed writes no result.json.
+// Returns the checkpoint that the last start of the run left, as recorded in result.json; "" if
+// there was none or it is unknown. A killed process writes no result.json.
 std::string saved_before(const Workdir& workdir) {
   const json result = json::parse(read_file_if_any(workdir.result()).value_or(""), nullptr, false);
   const bool known = result.is_object() && result.contains("checkpoint");
@@ -81,8 +81,8 @@ std::optional<Workdir::Done> finished_at(const Workdir& workdir) {
   }
   const std::vector<int64_t> saved = workdir.ckpt().steps();
   if (std::binary_search(saved.begin(), saved.end(), done->step)) return done;
-  // Somebody may have deleted the checkpoints of a finished run. Its rows go up to the last step,
-  // unless log_training_steps is 0. A run may also have saved none, with keep_ckpt_steps: 0.
+  // The checkpoints of a finished run may have been deleted. Its rows go up to the last step,
+  // unless log_training_steps is 0. With keep_ckpt_steps: 0, a run may also have saved none.
   const std::optional<int64_t> row = last_row_step(workdir.metrics());
   if (row && (saved.empty() || *row >= done->step)) return done;
   log::warn(

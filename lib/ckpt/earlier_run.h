@@ -13,7 +13,7 @@
 
 namespace bv {
 
-// The member of run.json that says whether the run has committed a checkpoint in its workdir.
+// The member of run.json that records whether the run has committed a checkpoint in its workdir.
 inline constexpr const char* kSavedKey = "has_saved";
 // Sets it, if there is a run.json. Throws Error(Exit::storage).
 void note_saved(const std::string& run_json);

@@ -24,10 +24,10 @@ namespace bv {
 
 namespace {
 
-// Direct writes begin and end at multiples of this, in memory and in the file.
+// Direct I/O requires multiples of this, in memory and in the file.
 constexpr size_t kBlockBytes = 4096;
 
-// Whether direct writes are fast. Network file systems wait for a server after each of them.
+// Whether direct I/O is fast. Network file systems wait for the server after each write.
 bool is_local_disk(int fd) {
   struct statfs info {};
   return ::fstatfs(fd, &info) == 0 &&
@@ -78,13 +78,13 @@ void FileWriter::flush() {
   std::string_view rest(buffer_.get(), std::exchange(buffered_, 0));
   checksums_.push_back(hash64(rest));
   while (!rest.empty()) {
-    // The end of the file, or what a short write left, is no whole number of blocks.
+    // The end of the file, or the rest of a short write, is not a whole number of blocks.
     if (bypasses_ && rest.size() % kBlockBytes != 0) bypass_cache(false);
     const ssize_t n = retry_interrupted([&] { return ::write(fd_, rest.data(), rest.size()); });
     if (n >= 0) {
       rest.remove_prefix(static_cast<size_t>(n));
     } else if (bypasses_ && errno == EINVAL) {
-      bypass_cache(false);  // blocks of this disk are larger
+      bypass_cache(false);  // this disk has larger blocks
     } else {
       fail("cannot write");
     }

@@ -1,6 +1,6 @@
-// The text is JSON whose last member, "self", is the XXH3 of all bytes before it. It is checked
-// before the JSON is parsed, so a flipped byte anywhere is found as a wrong checksum and never read
-// as a wrong value.
+// The file is JSON whose last member, "self", is the XXH3 of all bytes before it. It is checked
+// before the JSON is parsed, so a flipped byte anywhere is detected as a wrong checksum and never
+// read as a wrong value.
 #include "lib/ckpt/manifest.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr int kFormat = 1, kPiecedFormat = 2;
 constexpr size_t kHexDigits = 16;
-// The end of the text: the checksum of everything before it is between these two.
+// The end of the file: the checksum of everything before it is between these two.
 constexpr std::string_view kSelfBegin = ",\n \"self\": \"", kSelfEnd = "\"\n}\n";
 
 Error broken(std::string_view file, std::string_view what) {
@@ -69,7 +69,7 @@ Manifest::File parse_file(const json& entry) {
   Manifest::File file;
   file.name = member(entry, "name", JsonKind::text).get<std::string>();
   if (file.name.empty() || file.name.find('/') != std::string::npos || file.name == "..") {
-    throw broken(kManifestName, fmt::format("refused file name '{}'", file.name));
+    throw broken(kManifestName, fmt::format("invalid file name '{}'", file.name));
   }
   file.bytes = member(entry, "bytes", JsonKind::count).get<uint64_t>();
   if (member(entry, "chunk_bytes", JsonKind::count).get<uint64_t>() != FileWriter::kChunkBytes) {
@@ -86,7 +86,7 @@ Manifest::File parse_file(const json& entry) {
   return file;
 }
 
-// Returns the list "[4, 1]" as numbers; nullopt if it is not a list of whole numbers.
+// Returns the list "[4, 1]" as numbers; nullopt if it is not a list of integers.
 std::optional<std::vector<int64_t>> whole_numbers(const json& list) {
   if (!list.is_array()) return std::nullopt;
   for (const json& each : list) {
@@ -167,7 +167,7 @@ Manifest read_manifest(const std::string& folder, const std::string& name) {
     throw broken(name, "is missing or unreadable");
   }
   check_self(text, name);
-  // The checksum proves that nothing has changed, but not who wrote it.
+  // The checksum proves that nothing has changed, but not who wrote the file.
   if (json_nesting(text) > limits::kJsonNesting)
     throw broken(name, fmt::format("is nested more than {} deep", limits::kJsonNesting));
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);

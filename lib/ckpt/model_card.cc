@@ -108,7 +108,7 @@ std::vector<double> read_image_values(const CardReader& reader) {
   const bool numbers =
       list.is_array() && list.size() == 2 &&
       std::all_of(list.begin(), list.end(), [](const Json& value) { return value.is_number(); });
-  if (!numbers || list[0] > list[1]) reader.refuse("image_values", "[least, greatest]");
+  if (!numbers || list[0] > list[1]) reader.refuse("image_values", "[min, max]");
   return list.get<std::vector<double>>();
 }
 

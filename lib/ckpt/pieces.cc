@@ -28,7 +28,7 @@ bool dense_strides(const std::vector<int64_t>& shape, const std::vector<int64_t>
   int64_t elements = 1;
   for (const size_t i : order) {
     if (shape[i] < 1 || shape[i] > limits::kTensorElements / elements) return false;
-    // In a dimension of size 1 the stride does not matter.
+    // The stride of a dimension of size 1 does not matter.
     if (shape[i] > 1 && strides[i] != elements) return false;
     elements *= shape[i];
   }

@@ -10,7 +10,7 @@
 //   slice      the elements of one parameter, or of its optimizer state, that a rank's buffer holds
 //              (FlatParams::Slice, StatePart)
 //   piece      a slice as a checkpoint stores it (this file, Snapshot, Restored)
-//   part file  part-<rank>.json: while a checkpoint is being written, it tells rank 0 about the
+//   part file  part-<rank>.json: while a checkpoint is being written, it informs rank 0 about the
 //              file of another rank (Checkpointer, part_name())
 #pragma once
 

@@ -18,7 +18,7 @@ namespace {
 
 using Chunks = ChunkReader::Chunks;
 
-// The strides of a dense tensor in the order of its dimensions, as safetensors files store it.
+// The row-major strides of a dense tensor, as safetensors files store it.
 std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;)
@@ -26,7 +26,7 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
   return strides;
 }
 
-// What the files of a checkpoint hold of a sharded tensor, whether it is read or not.
+// One piece of a sharded tensor in a checkpoint's files, whether it is read or not.
 struct StoredPiece {
   int64_t first = 0, count = 0;
   at::ScalarType type = at::kFloat;
@@ -92,7 +92,7 @@ class CheckpointReader {
       check_bools(values, name, begin, path);
   }
 
-  // Returns the elements of the tensor that are to be read: at most [first, first + count).
+  // Returns which elements of the tensor to read: at most [first, first + count).
   ElementRange wanted(const std::string& name, const std::vector<int64_t>& shape,
                       const std::vector<int64_t>& strides, int64_t first, int64_t count) const {
     if (!options_.wanted) return {first, first + count};
@@ -111,7 +111,7 @@ class CheckpointReader {
       restored_.tensors.emplace(stored.name, std::move(tensor));
       return;
     }
-    if (options_.sharded == ShardedAs::whole) return;  // not wanted at all
+    if (options_.sharded == ShardedAs::whole) return;  // not wanted
     PiecedTensor& tensor = restored_.pieced[stored.name];
     tensor = {stored.shape, strides, stored.type};
     add_range(tensor, stored, range, 0, ranges);
@@ -130,7 +130,7 @@ class CheckpointReader {
     if (stored.type == at::kBool) bools_.push_back({stored.name, to, ranges.back().begin});
   }
 
-  // `first` is the element of the tensor with which `stored` begins.
+  // `first` is the index in the tensor of `stored`'s first element.
   void add_range(PiecedTensor& tensor, const StoredTensor& stored, const ElementRange& range,
                  int64_t first, Ranges& ranges) {
     if (range.begin == range.end) return;
@@ -157,14 +157,14 @@ class CheckpointReader {
   Manifest manifest_;
   const ReadOptions& options_;
   Restored restored_;
-  std::set<std::string> names_;                             // of the tensors that are not in pieces
+  std::set<std::string> names_;                             // of unsharded tensors
   std::map<std::string, std::vector<StoredPiece>> pieces_;  // of each sharded tensor
   struct Bools {
     std::string name;
     at::Tensor values;
     uint64_t begin = 0;  // in the file
   };
-  std::vector<Bools> bools_;  // what is read of the current file as bool
+  std::vector<Bools> bools_;  // read from the current file as bool
 };
 
 Restored read_folder(const std::string& folder, const ReadOptions& options, Chunks chunks) {

@@ -16,7 +16,7 @@ namespace {
 // Nice value of the saving thread. The other threads have 0; 19 is the lowest priority.
 constexpr int kNice = 5;
 
-// Returns how long this thread has computed.
+// Returns this thread's CPU time.
 std::chrono::duration<double> computed() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -82,7 +82,7 @@ void SaveQueue::count_left_out(int64_t step) {
 void SaveQueue::add(Job job) {
   const std::lock_guard lock(mutex_);
   if (job.buffer >= 0) spend(Clock::now() - given_out_);
-  if (job.step >= 0 && job.step == left_out_step_) {  // it is saved after all
+  if (job.step >= 0 && job.step == left_out_step_) {  // it will be saved after all
     --left_out_;
     left_out_step_ = -1;
   }
@@ -101,7 +101,7 @@ void SaveQueue::await_all() {
   changed_.wait(lock, [this] { return jobs_.empty(); });
 }
 
-// Returns how many seconds are left in the budget now.
+// Returns the seconds left in the budget.
 double SaveQueue::budget() {
   const Clock::time_point now = Clock::now();
   budget_ = std::min(kBurst, budget_ + kShare * Seconds(now - refilled_).count());
@@ -116,7 +116,7 @@ bool SaveQueue::is_free(int buffer) const {
                       [&](const Job& job) { return job.buffer == buffer; });
 }
 
-// Returns the save that may be left out and has not begun; jobs_.end() if there is none.
+// Returns the save that may be skipped and has not begun; jobs_.end() if there is none.
 std::deque<SaveQueue::Job>::iterator SaveQueue::waiting() {
   return std::find_if(jobs_.begin(), jobs_.end(),
                       [](const Job& job) { return job.may_be_left_out; });

@@ -41,8 +41,8 @@ constexpr std::array<std::string_view, 5> kPickles = {".pth", ".pt", ".bin", ".c
               "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')");
 }
 
-// "file.npz:img" split in two, where a file "file.npz" exists, but no file "file.npz:img".
-// "workdir:best" is the folder of a checkpoint, and "workdir:best:ema" a subtree of it.
+// "file.npz:img" split in two, if a file "file.npz" exists, but no file "file.npz:img".
+// "workdir:best" is a checkpoint folder, and "workdir:best:ema" a subtree of it.
 struct Target {
   std::string file, subtree;
 };
@@ -70,7 +70,7 @@ bool any_below(const std::vector<std::string>& names, const std::string& prefix)
                      [&](const std::string& name) { return name.starts_with(prefix); });
 }
 
-// A selection of the names of a file: those with `prefix`, which is replaced by `as`.
+// A selection of a file's names: those with `prefix`, which is replaced by `as`.
 struct Part {
   std::string prefix, as;
 };
@@ -148,7 +148,7 @@ NamedTensors select(const NamedTensors& all, const Target& target) {
     }
   }
   if (target.subtree != kEma) return selected;
-  // What does not change has no average: frozen parameters, and the scale of targets.
+  // Tensors that do not change have no average: frozen parameters and the target scale.
   for (const auto& [name, value] : all) {
     if (name.starts_with(kParams))
       selected.emplace(name.substr(std::string_view(kParams).size()), value);
@@ -223,8 +223,8 @@ Format find_format(Target& target) {
   if (head.size() > 8 && head[8] == '{') return Format::safetensors;
   if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return Format::npz;
   refuse_wrong_file(head, target.file);
-  // The content does not show the format, so the file is damaged. Its name says which format's
-  // reader reports that.
+  // The content does not show the format, so the file is damaged. Its name selects the reader that
+  // reports that.
   if (target.file.ends_with(".safetensors")) return Format::safetensors;
   if (target.file.ends_with(".npz")) return Format::npz;
   if (head.starts_with('\x80')) refuse_pickle(target.file);
@@ -269,7 +269,7 @@ Metadata read_weights_metadata(const std::string& path) {
   if (texts->size() != 1) {
     throw Error(
         Exit::usage, target.file,
-        fmt::format("its array '{}' holds {} texts, expected 1", kModelCardArray, texts->size()));
+        fmt::format("its array '{}' holds {} strings, expected 1", kModelCardArray, texts->size()));
   }
   return parse_metadata_json(texts->front(), target.file);
 }

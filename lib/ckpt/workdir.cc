@@ -29,13 +29,13 @@ constexpr std::string_view kStepPrefix = "step-", kUnfinished = ".tmp", kTrashPr
 constexpr std::string_view kTemporaryLast = "LAST.tmp";
 constexpr int kLockTries = 100;
 
-// Parses a decimal number that is spelt as std::to_string() spells it.
+// Parses a decimal number in the format of std::to_string().
 std::optional<int64_t> parse_step(std::string_view text) {
   const auto step = parse_count(text);
   return step && std::to_string(*step) == text ? step : std::nullopt;
 }
 
-// Returns the paths of what is in a folder; nothing if it cannot be listed.
+// Returns the paths of a folder's entries; nothing if it cannot be listed.
 std::vector<std::string> list(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -113,7 +113,7 @@ void Workdir::check_writable() const {
     throw Error(Exit::usage, dir_,
                 fmt::format("cannot be the workdir: {} is not a folder", path.string()));
   }
-  // For root this passes whatever the permission bits are, but not on a read-only file system.
+  // For root this succeeds whatever the permission bits are, but not on a read-only file system.
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
     const int error = errno;
     throw Error(exit_for_path(error), dir_,
@@ -125,7 +125,7 @@ void Workdir::check_writable() const {
 void Workdir::claim(double patience) {
   check(!lock_, "{} is claimed twice", dir_);
   check_writable();
-  // A second try is needed only if the --cleanup of another run removes .lock meanwhile.
+  // A second try is needed only if another run's --cleanup removes .lock meanwhile.
   for (int tries = 0; tries < kLockTries && !lock_; ++tries) {
     std::error_code error;
     fs::create_directories(dir_, error);
@@ -269,7 +269,7 @@ std::vector<std::string> Workdir::remove() {
   std::vector<std::string> own = left_behind(/*ends=*/true);
   for (const auto& more : {kept_files(), own_files()})
     own.insert(own.end(), more.begin(), more.end());
-  own.push_back(lock());  // last: until then nobody else can claim the folder
+  own.push_back(lock());  // last: until then no other process can claim the folder
   for (const std::string& path : own) {
     if (path == lock()) lock_->stop_beat();
     std::error_code error;

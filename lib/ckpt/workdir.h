@@ -144,7 +144,7 @@ class Workdir {
   }
   CkptFolder ckpt() const { return CkptFolder(dir_ + "/ckpt"); }
 
-  // The end of a run, as DONE tells it.
+  // The end of a run, as recorded in DONE.
   struct Done {
     int64_t step = 0;        // the last one
     std::string early = {};  // why it stopped before its total steps; empty: it did not

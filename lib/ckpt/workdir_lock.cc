@@ -34,9 +34,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::time_t kLongAgo = 3600;  // seconds; far more than the clocks of two hosts differ
+constexpr std::time_t kLongAgo = 3600;  // seconds; far more than the skew of two hosts' clocks
 // The second note follows sooner than later ones. Two hosts that do not see each other's locks may
-// start a run at the same time. With this short delay they notice it before either run has saved
+// start a run at the same time. With this short delay they detect it before either run has saved
 // anything.
 constexpr double kFirstBeat = 1;  // seconds
 
@@ -78,13 +78,13 @@ Note read_note_again(const std::string& path) {
   return note;
 }
 
-// The note of this process, except for the counter. It is made once: a host name may change.
+// The note of this process, except for the counter. It is built once: a host name may change.
 std::string own_name() {
   const std::string boot = boot_id();
   return fmt::format("{} {} {}", ::getpid(), host_name(), boot.empty() ? "-" : boot);
 }
 
-// All notes of a process have the same length: a note overwrites the whole note before it.
+// All notes of a process have the same length, so each overwrites the previous one completely.
 std::string note_text(const std::string& name, int64_t counter) {
   return fmt::format("{} {:010}\n", name, counter);
 }
@@ -95,7 +95,7 @@ std::string note_text(const std::string& name, int64_t counter) {
                           holder.holder()));
 }
 
-// Whether `path` still names the open file: the --cleanup of another run may have removed it.
+// Whether `path` still names the open file: another run's --cleanup may have removed it.
 bool same_file(int fd, const std::string& path) {
   struct stat open_file {};
   struct stat named {};
@@ -105,7 +105,7 @@ bool same_file(int fd, const std::string& path) {
 
 double beat() { return lock_beat().value_or(WorkdirLock::kBeat); }
 
-// Throws an Error that the workdir is in use if another machine's note changes within three beats.
+// Throws a "workdir is in use" Error if another machine's note changes within three beats.
 void watch_other_machine(int fd, const std::string& dir, const std::string& lock,
                          const Note& before, const Note& own) {
   const bool same_machine = before.machine == "-" || before.machine.empty()
@@ -115,7 +115,7 @@ void watch_other_machine(int fd, const std::string& dir, const std::string& lock
   if (same_machine || ::fstat(fd, &info) != 0 || info.st_mtime < std::time(nullptr) - kLongAgo)
     return;
   const double wait = WorkdirLock::kSilentBeats * beat();
-  log::info("{} was in use by {}: waiting {:.0f} s to see whether that still runs", dir,
+  log::info("{} was in use by {}: waiting {:.0f} s to see whether it still runs", dir,
             before.holder(), wait);
   const auto end = steady_clock::now() + std::chrono::duration<double>(wait);
   while (steady_clock::now() < end) {
@@ -126,7 +126,7 @@ void watch_other_machine(int fd, const std::string& dir, const std::string& lock
   }
 }
 
-// Closes the file, unless it is told to keep it open.
+// Closes the file, unless told to keep it open.
 class OpenFile {
  public:
   explicit OpenFile(int fd) : fd_(fd) {}
@@ -211,13 +211,13 @@ void WorkdirLock::Held::write_notes(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     try {
       write_next(counter);
-    } catch (const std::bad_alloc&) {  // the training will notice it, too
+    } catch (const std::bad_alloc&) {  // training will run into it, too
     }
   }
 }
 
-// A write that fails is not an error: what matters is stored elsewhere, and the next save will see
-// a broken disk.
+// A failed write is not an error: everything important is stored elsewhere, and the next save will
+// report a broken disk.
 void WorkdirLock::Held::write_next(int64_t counter) const {
   const OpenFile file(
       retry_interrupted([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK); }));

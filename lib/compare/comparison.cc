@@ -55,7 +55,7 @@ std::vector<ComparedMetric> choose_metrics(const std::vector<RunRecord>& runs,
   return metrics;
 }
 
-// Orders seeds as numbers, if they are numbers.
+// Orders seeds numerically, if they are numbers.
 bool seed_before(const RunRecord& a, const RunRecord& b) {
   const auto number = [](const RunRecord& run) {
     const auto seed = nlohmann::json::parse(run.seed, nullptr, false);

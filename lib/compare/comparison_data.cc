@@ -23,7 +23,7 @@ std::string csv_line(const std::vector<std::string>& fields) {
   return join(quoted, ",") + "\n";
 }
 
-// Members of a JSON object, one a line.
+// The members of a JSON object, one per line.
 class JsonObject {
  public:
   void add(const std::string& name, const std::string& json) {

@@ -16,14 +16,14 @@
 namespace bv {
 namespace {
 
-// The best groups have a colour each. The others share the last colour, which is grey.
+// Each of the best groups has its own colour. The others share the last colour, which is grey.
 constexpr size_t kColoredGroups = kChartColors - 1;
 constexpr size_t kMostPointsInChart = 4000, kFewestPointsInLine = 40, kMostPointsInLine = 400;
 constexpr size_t kFewPoints = 60;    // a line with at most this many points is not smoothed
 constexpr size_t kSmoothParts = 40;  // number of points divided by the smoothing window
 constexpr size_t kLongestInTable = 60, kLongestInLegend = 20;
 
-// Rules besides those of the report.
+// CSS rules in addition to those of the report.
 constexpr std::string_view kCompareStyle = R"(
 main{padding-left:max(12px,min(28px,3vw));padding-right:max(12px,min(28px,3vw))}
 .runs{width:max-content;min-width:100%;font-size:13.5px}
@@ -96,7 +96,7 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
                        Line::Look::bold});
     }
   }
-  // The legend lists the lines in their order, so it would begin with the worst group.
+  // The legend lists the lines in drawing order, so it would begin with the worst group.
   std::vector<Line> names;
   for (Line& line : lines) {
     if (line.name.empty()) continue;
@@ -108,11 +108,10 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
   return chart;
 }
 
-// Returns the metrics that have a chart: those of the table, those of evaluators and the training
-// loss.
+// Returns the metrics that have a chart: the table's, the evaluators' and the training loss.
 std::vector<std::string> charted_metrics(const Comparison& all) {
   std::vector<std::string> names;
-  History known;  // eval_metrics() looks at the names alone
+  History known;  // eval_metrics() uses only the names
   for (const RunRecord& run : all.runs) {
     for (const auto& [name, series] : run.metrics.series) known.series[name];
   }
@@ -162,7 +161,7 @@ std::string config_cells(const std::vector<ConfigColumn>& columns, std::optional
 }
 
 // The results come before the config, so that they are visible on a narrow screen. `left` holds the
-// cells to the left of the results, `config` those of the config.
+// cells to the left of the results, `config` the config cells.
 std::string run_row(const Comparison& all, size_t index, const std::string& left,
                     const std::string& config) {
   const RunRecord& run = all.runs[index];
@@ -217,8 +216,8 @@ std::string table(const Comparison& all, const std::vector<ConfigColumn>& column
   }
   return out +
          "<p class=\"hint\">A group differs in its seed only. ± is the standard deviation (n - 1) "
-         "over its n finished runs. * stands for a run that has not finished: it does not count in "
-         "the mean of finished runs, and stands behind them.</p>\n";
+         "over its n finished runs. * marks an unfinished run: it does not count in the mean of "
+         "finished runs, and is listed after them.</p>\n";
 }
 
 }  // namespace

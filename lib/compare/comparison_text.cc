@@ -46,7 +46,7 @@ std::vector<std::string> aligned(const std::vector<TextColumn>& columns) {
   return lines;
 }
 
-// Formats the values of a column with the same number of decimals, so that their points align.
+// Formats the values of a column with the same number of decimals, so that decimal points align.
 class NumberFormat {
  public:
   explicit NumberFormat(const std::vector<double>& values) {
@@ -72,7 +72,7 @@ class NumberFormat {
   bool scientific_ = false;
 };
 
-// The rows of the table: a group of several runs has one for itself, then one for each run.
+// A row of the table: a group of several runs has its own row, followed by one row per run.
 struct TableRow {
   size_t group = 0;
   const RunGroup* of = nullptr;
@@ -111,7 +111,7 @@ TextColumn metric_column(const Comparison& all, const std::vector<TableRow>& row
     } else if (spread.n > 0) {
       cell.value = format(spread.mean);
       if (spread.n > 1) cell.deviation = " ± " + format(spread.deviation);
-      // The column `n` is that of the metric that sorts.
+      // The column `n` belongs to the metric by which the table is sorted.
       if (spread.n != row.of->spreads[0].n) cell.deviation += fmt::format(" (n = {})", spread.n);
       cell.marked = row.of->provisional;
     } else {
@@ -145,7 +145,7 @@ std::vector<TextColumn> config_part(const std::vector<ConfigColumn>& columns,
   return out;
 }
 
-// The whole config of a group as one letter, for tables that are too wide otherwise.
+// Replaces a group's whole config by one letter, for tables that are otherwise too wide.
 std::vector<ConfigColumn> merged(const std::vector<ConfigColumn>& columns, size_t groups) {
   ConfigColumn one{"config", {}, {}};
   for (size_t group = 0; group < groups; ++group) {
@@ -229,8 +229,8 @@ std::string footnotes(const Comparison& all, const std::vector<ConfigColumn>& co
   });
   if (marked && !all.metrics.empty()) {
     out +=
-        "* of a run that has not finished; it does not count in the mean of finished runs, and "
-        "stands behind them\n";
+        "* marks an unfinished run; it does not count in the mean of finished runs, and is listed "
+        "after them\n";
   }
   return out.empty() ? out : '\n' + out;
 }

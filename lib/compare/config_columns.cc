@@ -17,7 +17,7 @@ std::string letters(size_t n) {
   return "[" + out + "]";
 }
 
-// Returns the texts without the parts at both ends that all of them have in common.
+// Returns the strings without their common prefix and suffix.
 std::map<std::string, std::string> without_common(const std::set<std::string>& texts,
                                                   char separator) {
   std::vector<std::vector<std::string>> all;

@@ -66,7 +66,7 @@ std::vector<std::string> find_runs(const std::vector<std::string>& paths,
   std::vector<std::string> named;
   for (const std::string& path : paths) {
     std::error_code error;
-    if (fs::exists(path, error)) {  // also if its name holds a [
+    if (fs::exists(path, error)) {  // even if its name contains a [
       named.push_back(path);
       continue;
     }

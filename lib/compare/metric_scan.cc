@@ -1,5 +1,5 @@
-// A parser for the rows that metric_file.cc writes. A general JSON reader takes about ten times as
-// long, which counts where a hundred runs are compared.
+// A parser for the rows that metric_file.cc writes. A general JSON parser takes about ten times as
+// long, which matters when a hundred runs are compared.
 #include "lib/compare/metric_scan.h"
 
 #include <charconv>
@@ -27,7 +27,7 @@ class RowCursor {
     rest_.remove_prefix(1);
     return true;
   }
-  // Returns the text between the quotes, without decoding its escapes.
+  // Returns the string between the quotes, without decoding its escapes.
   std::optional<std::string_view> quoted() {
     if (!take('"')) return std::nullopt;
     for (size_t i = 0; i < rest_.size(); ++i) {
@@ -64,7 +64,7 @@ class RowCursor {
       rest_.remove_prefix(1);
     }
   }
-  // JSON has no NaN and no infinities: they are written as strings.
+  // JSON has no NaN or infinity: they are written as strings.
   std::optional<double> word() {
     const std::optional<std::string_view> text = quoted();
     if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
@@ -88,7 +88,7 @@ void add_point(MetricSeries& series, MetricSeries::StepValue value) {
   series.stride *= 2;
 }
 
-// Only values after the step `measured_from` are extremes.
+// Only values after the step `measured_from` count as minimum or maximum.
 void add_value(MetricSeries& series, MetricSeries::StepValue value, int64_t measured_from,
                bool with_curves) {
   series.previous = std::exchange(series.last, value);
@@ -101,7 +101,7 @@ void add_value(MetricSeries& series, MetricSeries::StepValue value, int64_t meas
   if (with_curves) add_point(series, value);
 }
 
-// The metrics of a file by number. A name is looked up by its text as the file spells it.
+// Assigns numbers to the metrics of a file. A name is looked up in its raw form, as in the file.
 class MetricNames {
  public:
   size_t find(std::string_view raw) {
@@ -126,7 +126,7 @@ class Scanner {
   Scanner(bool with_curves, const MeasuredAnew& changed)
       : with_curves_(with_curves), changed_(changed) {}
 
-  // Returns false, and takes nothing, if the line is not a row after the last one.
+  // Returns false, and adds nothing, if the line is not a row after the last one.
   bool add(std::string_view line) {
     values_.clear();
     int64_t step = -1;

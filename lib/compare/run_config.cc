@@ -37,7 +37,7 @@ bool is_default(const std::vector<std::string>& lines, const Place& place) {
   return lines[static_cast<size_t>(place.line) - 1].ends_with("  # default");
 }
 
-// Removes the numbers of threads that the user has not set: they follow from the machine's cores.
+// Removes thread counts that the user has not set: they depend on the machine's cores.
 void drop_default_threads(const Config& section, const std::string& path,
                           const std::vector<std::string>& lines, FlatConfig& flat) {
   for (const std::string& key : section.keys()) {

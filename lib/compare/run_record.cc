@@ -16,17 +16,16 @@ void warn_of_damage(const std::string& file, const MetricScan& metrics,
                     std::vector<std::string>& warnings) {
   if (metrics.damaged == 1) {
     warnings.push_back(
-        fmt::format("{}:{}: warning: not a metric row, or not in the order of steps; it does not "
-                    "count",
-                    file, metrics.first_damaged));
+        fmt::format("{}:{}: warning: not a metric row, or out of step order; it is ignored", file,
+                    metrics.first_damaged));
   } else if (metrics.damaged > 1) {
     warnings.push_back(
-        fmt::format("{}:{}: warning: {} lines from here on are not metric rows, or not in the "
-                    "order of steps; they do not count",
+        fmt::format("{}:{}: warning: {} lines from here on are not metric rows, or out of step "
+                    "order; they are ignored",
                     file, metrics.first_damaged, metrics.damaged));
   }
   if (metrics.cut_line > 0) {
-    warnings.push_back(fmt::format("{}:{}: warning: the last row is incomplete; it does not count",
+    warnings.push_back(fmt::format("{}:{}: warning: the last row is incomplete; it is ignored",
                                    file, metrics.cut_line));
   }
 }
@@ -79,7 +78,7 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
     return run;
   } catch (const Error& error) {
     if (error.code() != Exit::usage && error.code() != Exit::storage) throw;
-    // Of several problems the first one will do.
+    // If there are several problems, the first one is enough.
     warnings.push_back(fmt::format("{}: warning: left out: {}", dir, split(error.what(), '\n')[0]));
     return std::nullopt;
   }

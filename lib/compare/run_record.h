@@ -22,7 +22,7 @@ struct RunRecord {
 
 // Reads a run. Appends to `warnings` one line for each kind of damage in its metrics.jsonl. Returns
 // nullopt if it has no config.yaml, or an unreadable one: it cannot be compared then, and
-// `warnings` says so.
+// `warnings` reports that.
 std::optional<RunRecord> read_run(const std::string& workdir, bool with_curves,
                                   std::vector<std::string>& warnings);
 

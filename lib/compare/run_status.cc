@@ -13,9 +13,9 @@
 namespace bv {
 namespace {
 
-// Returns how many examples an epoch has, or 0 if that is not known. It compares the last row with
-// an epoch to the one before, or else to the start, so that steps before a change of the batch size
-// do not count.
+// Returns the number of examples per epoch, or 0 if unknown. It compares the last row that has an
+// epoch with the previous one, or else with the start, so that steps before a change of the batch
+// size do not count.
 int64_t data_size(const MetricScan& metrics, int64_t batch_size) {
   const auto epoch = metrics.series.find("epoch");
   if (epoch == metrics.series.end()) return 0;
@@ -27,8 +27,8 @@ int64_t data_size(const MetricScan& metrics, int64_t batch_size) {
   return size >= 1 && size < 1e15 ? std::llround(size) : 0;  // false for NaN
 }
 
-// The length of the run that the config sets. Uses `progress` only if the config needs the size of
-// the data set: after the length was raised, old rows still have the progress of the former length.
+// Returns the run length that the config sets. Uses `progress` only if the config needs the size of
+// the data set: after the length was raised, old rows still have the progress of the old length.
 std::optional<int64_t> total_steps(const Config& config, const MetricScan& metrics) {
   try {
     RunLength length;
@@ -36,7 +36,7 @@ std::optional<int64_t> total_steps(const Config& config, const MetricScan& metri
     length.data_size = data_size(metrics, length.batch_size);
     if (const auto steps = duration_steps(config, "total", length)) return steps;
   } catch (const Error&) {
-    // Nothing has been measured yet that shows how many steps an epoch has.
+    // No row shows yet how many steps an epoch has.
   }
   const auto progress = metrics.series.find("progress");
   if (progress == metrics.series.end()) return std::nullopt;
@@ -51,7 +51,7 @@ std::optional<int> number_in(const std::string& file) {
   try {
     return parse_count<int>(trim(read_file(file, limits::kNoteBytes)));
   } catch (const Error&) {
-    // There is no such file, or it cannot be read.
+    // The file does not exist or cannot be read.
   }
   return std::nullopt;
 }
@@ -86,7 +86,7 @@ std::string last_config_hash(const Workdir& workdir) {
 
 int failure_code(const Workdir& workdir) {
   std::optional<int> code = ended_with(workdir);
-  if (!code) code = number_in(workdir.failed());  // as cron.sh, sweep.sh and slurm.sbatch note it
+  if (!code) code = number_in(workdir.failed());  // written by cron.sh, sweep.sh and slurm.sbatch
   if (!code) return 0;
   switch (static_cast<Exit>(*code)) {
     case Exit::ok:

@@ -18,7 +18,7 @@ bool name_part(char c) { return name_start(c) || (c >= '0' && c <= '9'); }
 
 constexpr std::string_view kNumClasses = "num_classes";
 
-// Returns the text of num_classes if it is a number.
+// Returns num_classes as a string if it is a number.
 std::optional<std::string> num_classes(const Node& root) {
   const Node::Entry* entry = root.entry(kNumClasses);
   int64_t value = 0;
@@ -30,10 +30,10 @@ std::optional<std::string> num_classes(const Node& root) {
 struct TextSpan {
   std::string_view text;
   Place place;
-  // Whether the file holds the text letter for letter from `place` on. If not, every error is
-  // placed at the whole text.
+  // Whether the file contains the string verbatim from `place` on. If not, every error refers to
+  // the whole string.
   bool exact;
-  std::string label;  // the key that holds the text; may be empty
+  std::string label;  // the key that holds the string; may be empty
 
   // Returns the place of the character at byte `offset`.
   Place at(size_t offset) const {
@@ -46,7 +46,7 @@ struct TextSpan {
   }
 };
 
-// Parses one call. Offsets count from the start of the whole text.
+// Parses one call. Offsets count from the start of the whole string.
 class Parser {
  public:
   // `constants` is the root of the config, or null if there is none.
@@ -227,7 +227,7 @@ class Parser {
     node.style = Node::Style::literal;
     node.text = span_.text.substr(begin, at_ - begin);
     if (!is_number(node.text)) {
-      double unused = 0;  // the conversion fails; its message is wanted
+      double unused = 0;  // the conversion fails; only its message is needed
       const auto wrong = convert(node, unused);
       fail(begin, wrong ? wrong->why : "expected a number");
     }
@@ -243,7 +243,7 @@ class Parser {
     } else if (name == "True" || name == "False") {
       node.text = name == "True" ? "true" : "false";
     } else if (name == kNumClasses && constants_ != nullptr) {
-      node.text = num_classes(*constants_).value_or("1");  // `auto` is not known yet
+      node.text = num_classes(*constants_).value_or("1");  // `auto` is not resolved yet
     } else if (name.empty()) {
       fail(begin, fmt::format("expected a value, got {}", next()));
     } else {

@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Returns "lib/input/loader/loader.cc:31", whatever folder the sources were compiled in.
+// Returns "lib/input/loader/loader.cc:31", regardless of the folder of compilation.
 std::string source_text(const std::source_location& where) {
   const std::string file = std::string("/") + where.file_name();
   size_t begin = 0;
@@ -24,7 +24,7 @@ bool absent(const std::shared_ptr<Node>& node) {
   return node == nullptr || node->kind == Node::Kind::null;
 }
 
-// Stands for the fallback of maybe().
+// Represents the fallback of maybe().
 const std::shared_ptr<Node>& nothing() {
   static const auto node = std::make_shared<Node>();
   return node;
@@ -84,8 +84,8 @@ Error Config::error_at(const Place& place, std::string_view key, std::string_vie
                name.empty() ? std::string(why) : fmt::format("{}: {}", name, why));
 }
 
-// If the mapping has an unread key with a similar name, that key is reported in place of the
-// missing one: it is probably misspelt.
+// If the mapping has an unread key with a similar name, reports that key instead of the missing
+// one: it is probably misspelt.
 void Config::missing(std::string_view key, std::string_view type) const {
   for (const Node::Entry& entry : node_->map) {
     if (document_->was_read(path_, entry.key) || nearest(entry.key, {std::string(key)}).empty()) {

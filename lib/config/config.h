@@ -6,7 +6,7 @@
 //
 //     Vit::Vit(const Config& config) : width_(config.get<int64_t>("width", 768)) { ... }
 //
-// A table at the head of the same file says what the key means (lib/config/key_table.h).
+// A table at the top of the same file describes the key (lib/config/key_table.h).
 //
 // Three rules make the reader strict:
 //   - Every read is recorded. done() reports the keys that were not read, each with the nearest
@@ -76,7 +76,7 @@ class Config {
   //   - Booleans are true and false only: not yes, on or 1.
   //   - A string may be any scalar of YAML; in a pp call it must be quoted.
   //   - A quoted scalar is never a number or a boolean.
-  //   - 010 and 1_000 are refused, with the spelling to use instead.
+  //   - 010 and 1_000 are rejected, with the spelling to use instead.
   // A problem names the full path of the key, or of the item in a list, what was expected and what
   // was found: "vit.yaml:3:8: error: model.depth: expected an integer, got '12.5'".
 

@@ -13,7 +13,7 @@ std::string pad(const std::string& text, size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
 }
 
-// Compares messages, because two objects may have found the same problem.
+// Compares messages, because two objects may find the same problem.
 void add_unique(std::vector<Error>& problems, const Error& problem) {
   const std::string_view text = problem.what();
   if (std::none_of(problems.begin(), problems.end(),

@@ -25,7 +25,7 @@ double in_range(const Config& config, const std::string& key, double steps) {
   return steps;
 }
 
-// Returns the one unit in which `name` is given; nullopt if there is none.
+// Returns the unit in which `name` is given; nullopt if there is none.
 std::optional<DurationUnit> given_unit(const Config& config, std::string_view name,
                                        const RunLength& length, std::source_location where) {
   std::optional<DurationUnit> given;

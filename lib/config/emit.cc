@@ -1,4 +1,4 @@
-// Writes a tree as YAML that loads again to the same values, as YAML on one line, or as JSON.
+// Writes a tree as YAML that loads to the same values, as YAML on one line, or as JSON.
 #include <cctype>
 #include <cmath>
 
@@ -30,7 +30,7 @@ bool safe_plain(std::string_view text) {
          text != "..." && text.front() != '=';
 }
 
-// In values, but not in keys, the loader replaces ${NAME}, so "${" is written as "$${".
+// The loader replaces ${NAME} in values, but not in keys, so values need "$${" for "${".
 std::string quoted(std::string_view text, bool is_key) {
   std::string out = "\"";
   for (size_t i = 0; i < text.size(); ++i) {
@@ -108,7 +108,7 @@ std::string scalar_json(const Node& node) {
     if (is_number(node.text) && !convert(node, integer)) return fmt::format("{}", integer);
     double real = 0;
     if (is_number(node.text) && !convert(node, real)) {
-      // "-0" would be read as an integer, which has no sign.
+      // "-0" would be read as an integer, which has no negative zero.
       return real == 0 && std::signbit(real) ? "-0.0" : fmt::format("{}", real);
     }
   }

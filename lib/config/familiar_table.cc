@@ -23,8 +23,8 @@ top | cooldown_epochs | schedule.cooldown_epochs | this belongs below 'schedule'
 
 # the optimizer
 top | optimizer optim opt optimiser optimizer_name optim_name | optax_name | the optimizer is 'optax_name' here,
-    its arguments stand below 'optax'
-top | optimizer_kwargs optimizer_params optim_kwargs optax_kwargs | - | the optimizer's arguments stand below
+    its arguments are below 'optax'
+top | optimizer_kwargs optimizer_params optim_kwargs optax_kwargs | - | the optimizer's arguments are below
     'optax' here
 top | learning_rate base_lr lr0 max_lr init_lr initial_lr learningrate | lr | the learning rate is 'lr' here
 top | weight_decay l2 l2_reg decay | wd | decoupled weight decay is 'wd' here; it does not depend on 'lr'
@@ -33,7 +33,7 @@ top | betas beta1 beta2 b1 b2 adam_beta1 adam_beta2 | optax.b1 | write 'optax: {
 top | eps epsilon adam_eps | optax.eps | write 'optax: {eps: ...}'
 top | nesterov | optax.nesterov | write 'optax: {nesterov: true}'
 top | clip_grad grad_clip clip_norm gradient_clip max_grad_norm clip_grad_norm gradient_clip_val
-    gradient_clipping | grad_clip_norm | the largest norm of the gradients is 'grad_clip_norm' here
+    gradient_clipping | grad_clip_norm | the maximum norm of the gradients is 'grad_clip_norm' here
 top | accumulate_grad_batches gradient_accumulation_steps grad_accum accum_freq accum_steps accumulation_steps
     grad_accumulation_steps | grad_accum_steps | this is 'grad_accum_steps' here
 top | scheduler lr_scheduler lr_schedule sched decay_type lr_decay | schedule.decay_type | write 'schedule:
@@ -95,16 +95,16 @@ input | image_size img_size resolution | input.pp | the size of images comes fro
 input | accum_freq | grad_accum_steps | this is 'grad_accum_steps' at the top level
 input | drop_last | - | the stream of training examples has no end, so no batch is smaller; leave it out
 input | pin_memory persistent_workers prefetch_factor | input.prefetch | the loader does this itself; 'prefetch'
-    is the number of batches kept ready
+    is the number of batches to prefetch
 data | path root dir folder data_path | - | the folder of a data set is 'data_dir' here, and the file of an npz is 'fname'
 data | train subset | - | the part of a data set is 'split' here, e.g. 'train[:99%]'
 data | type | - | the source is 'name' here
-data | batch_size | input.batch_size | 'batch_size' stands beside 'data', not below it
+data | batch_size | input.batch_size | 'batch_size' is beside 'data', not below it
 
 # model and loss
 top | arch architecture network net backbone model_type | model_name | the architecture is 'model_name' here,
-    its arguments stand below 'model'
-top | model_kwargs model_args model_config | - | the arguments of the model stand below 'model' here
+    its arguments are below 'model'
+top | model_kwargs model_args model_config | - | the arguments of the model are below 'model' here
 top | variant model_variant | model.variant | write 'model: {variant: ...}'
 top | dropout drop_rate dropout_rate drop | model.dropout | write 'model: {dropout: ...}'
 top | drop_path drop_path_rate stochastic_depth stoch_depth | model.stoch_depth | write 'model: {stoch_depth:
@@ -143,18 +143,18 @@ top | checkpoint checkpoints checkpointing save_every save_steps save_interval c
 top | keep_checkpoint_steps keep_ckpt | keep_ckpt_steps | this is 'keep_ckpt_steps' here
 top | save_total_limit max_to_keep keep_last keep_checkpoint_max save_top_k | max_checkpoints_to_keep | the
     newest checkpoints are kept, as many as 'max_checkpoints_to_keep'; 'best' keeps the best one, and
-    'keep_ckpt_steps' some for good
+    'keep_ckpt_steps' keeps some permanently
 top | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir workdir work_dir run_dir exp_dir
-    default_root_dir | - | the command line names the folder of a run: '--workdir DIR'
+    default_root_dir | - | the folder of a run is the flag '--workdir DIR'
 top | random_seed rng_seed manual_seed | seed | this is 'seed' here
-top | device devices gpus gpu accelerator num_gpus n_gpu cuda world_size num_nodes | - | the command line says
+top | device devices gpus gpu accelerator num_gpus n_gpu cuda world_size num_nodes | - | the command line sets
     it: '--devices'
 top | strategy distributed ddp fsdp | sharding_strategy | '--devices' and '--nnodes' of the command line start
-    the processes; 'sharding_strategy' shares memory between them
+    the processes; 'sharding_strategy' shards memory across them
 top | amp fp16 bf16 mixed_precision use_amp dtype half autocast fp32 | precision | this is 'precision: bf16' or
     'precision: float32' here
-top | compile torch_compile | - | nothing takes its place: a step is compiled code; leave it out
-top | cudnn_benchmark | deterministic | cuDNN measures its algorithms with 'deterministic: false'
+top | compile torch_compile | - | there is no equivalent: a step is compiled code; leave it out
+top | cudnn_benchmark | deterministic | cuDNN benchmarks its algorithms with 'deterministic: false'
 top | wandb use_wandb wandb_project tensorboard logger | - | every run writes metrics.jsonl, TensorBoard events
     and report.html into its workdir; leave it out
 top | remat gradient_checkpointing grad_checkpointing | model.remat_policy | write 'model: {remat_policy:
@@ -172,32 +172,32 @@ evaluator | metrics metric | - | 'type' decides which metrics are measured; leav
 evaluator | num_workers workers | - | this is 'threads' here
 
 # JAXline; its other keys are among the lines above (docs/from-jaxline.md)
-top | experiment_kwargs | - | its contents stand at the top level here: 'model', 'input', 'optax', ...
+top | experiment_kwargs | - | its contents are at the top level here: 'model', 'input', 'optax', ...
 top | interval_type logging_interval_type checkpoint_interval_type | - | the unit is part of the key here:
     'ckpt_steps' or 'ckpt_seconds', 'log_training_steps' or 'log_training_seconds'
 top | save_checkpoint_interval | ckpt_seconds | this is 'ckpt_seconds' or 'ckpt_steps' here
 top | log_tensors_interval log_train_data_interval | log_training_seconds | this is 'log_training_seconds' or
     'log_training_steps' here
-top | log_async | - | a thread of its own always writes the metrics; leave it out
-top | log_all_hosts | - | process 0 alone writes the metrics, and each process has a text log, log/rank-<r>.log;
+top | log_async | - | a separate thread always writes the metrics; leave it out
+top | log_all_hosts | - | only process 0 writes the metrics, and each process has a text log, log/rank-<r>.log;
     leave it out
 top | train_checkpoint_all_hosts best_checkpoint_all_hosts | - | process 0 writes the checkpoint, and each
-    process its part of sharded state; leave it out
+    process its shard of sharded state; leave it out
 top | log_all_train_data | - | 'log_training_steps: 1' writes a row for every step
 top | save_initial_train_checkpoint | - | step 0 is not saved; with 'ckpt_steps' the first checkpoint is that of
     step 1; leave it out
 top | eval_initial_weights | - | evaluators run before training, unless they have 'skip_first: true'; leave it
     out
 top | one_off_evaluate | - | 'bvtrain eval --workdir DIR' evaluates the checkpoints of a run
-top | random_mode_train random_mode_eval | - | there is no choice of random modes: each example has random
-    numbers of its own, which follow from 'seed' and its position; leave it out
-top | legacy_random_seed_behavior | - | all random numbers follow from 'seed', in one way only; leave it out
+top | random_mode_train random_mode_eval | - | there is no choice of random modes: each example has its own
+    random numbers, from 'seed' and its position; leave it out
+top | legacy_random_seed_behavior | - | all random numbers depend only on 'seed'; leave it out
 top | best_model_eval_metric metric_for_best_model monitor | best.metric | write 'best: {metric: val/prec@1}'
 top | best_model_eval_metric_higher_is_better greater_is_better | best.higher_is_better | write 'best: {metric:
-    val/loss, higher_is_better: false}'; it may be left out if the name of the metric tells it
+    val/loss, higher_is_better: false}'; it may be omitted if the metric's name implies it
 top | save_best save_best_only load_best_model_at_end | - | write 'best: {metric: val/prec@1, higher_is_better:
     true}'
-top | restore_path restore_dir | resume | this is 'resume' here, or 'model_init' for the weights alone
+top | restore_path restore_dir | resume | this is 'resume' here, or 'model_init' for only the weights
 
 # flags of the command line. Keys of the top level are looked up above.
 flag | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir work_dir run_dir exp_dir
@@ -206,21 +206,21 @@ flag | cfg conf config_file configs config_path | - | the YAML file of a run is 
 flag | device gpus gpu accelerator num_gpus n_gpu ngpus cuda world_size nproc_per_node nprocs num_processes
     no_cuda | - | processes and devices are '--devices', e.g. 'cpu:4', 'cuda:all'
 flag | num_nodes nodes | - | the number of hosts is '--nnodes'
-flag | master_addr master_port dist_url rdzv_endpoint coordinator_address | - | the hosts meet at '--rendezvous
+flag | master_addr master_port dist_url rdzv_endpoint coordinator_address | - | the hosts connect to '--rendezvous
     HOST:PORT'
-flag | override overrides opts | - | one value of the config is replaced by '--set KEY=VALUE'
+flag | override overrides opts | - | '--set KEY=VALUE' replaces a value of the config
 flag | eval evaluate eval_only test test_only validate | - | 'bvtrain eval --workdir DIR' evaluates the
     checkpoints of a run, and 'bvtrain predict --workdir DIR' applies the newest one to data
 flag | model arch | model_name | -
 flag | debug check validate_only | - | '--dry-run' checks everything and writes nothing
-flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain eval --workdir DIR --follow' evaluates beside it,
-    and 'bvtrain predict' applies a checkpoint to data
+flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain eval --workdir DIR --follow' evaluates during
+    training, and 'bvtrain predict' applies a checkpoint to data
 flag | jaxline_post_mortem | - | write --debug-on-crash: a process that crashes waits for gdb
-flag | jaxline_disable_pmap_jit jaxline_tpu_driver | - | nothing takes its place here; leave it out
+flag | jaxline_disable_pmap_jit jaxline_tpu_driver | - | there is no equivalent here; leave it out
 flag | jaxline_ensure_tpu | - | write --devices cuda: a run without a GPU then ends with an error
 
 # flags of timm's train.py; its other flags are among the lines above (docs/from-timm.md)
-flag | val_split | - | an evaluator has data of its own: 'evals: {val: {data: {name: ..., split: ...}, ...}}'
+flag | val_split | - | an evaluator has its own data: 'evals: {val: {data: {name: ..., split: ...}, ...}}'
 flag | pretrained | model_init | -
 flag | initial_checkpoint | model_init | -
 flag | img_size input_size mean std crop_pct interpolation train_interpolation | - | this belongs to the ops of
@@ -228,10 +228,10 @@ flag | img_size input_size mean std crop_pct interpolation train_interpolation |
 flag | validation_batch_size | batch_size_eval | -
 flag | gp | - | write --set model.pool_type=gap, map or tok, for vit
 flag | drop_path | - | write --set model.stoch_depth=..., for mlp_mixer; other models do not have it
-flag | cooldown_epochs | - | the run has no epochs after its length; 'schedule: {cooldown_epochs: ...}' lowers the rate
+flag | cooldown_epochs | - | the run has no extra epochs; 'schedule: {cooldown_epochs: ...}' lowers the learning rate
     to 0 in its last epochs
 flag | lr_base | - | write --set lr=..., for 256 examples, and --set schedule.scale_with_batchsize=true
-flag | start_epoch epoch_repeats class_map tta | - | nothing takes its place; leave it out
+flag | start_epoch epoch_repeats class_map tta | - | there is no equivalent; leave it out
 flag | b | input.batch_size | -
 flag | vb | batch_size_eval | -
 flag | j | input.threads | -
@@ -240,33 +240,33 @@ flag | opt_eps | optax.eps | -
 flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not multiply 'wd'
 flag | opt_betas | - | write --set optax.b1=0.9 --set optax.b2=0.999
 flag | clip_mode | - | gradients are clipped by their norm only, 'grad_clip_norm'
-flag | layer_decay | - | there is no decay of rates by layer; 'lr_mults' gives parameters rates of their own
+flag | layer_decay | - | there is no layer-wise decay; 'lr_mults' scales the learning rate of parameters
 flag | min_lr warmup_lr | - | a schedule multiplies 'lr': its warm-up begins at 0, 'decay_type: linear' ends at
     'end', and 'cosine' ends at 0
 flag | decay_epochs decay_milestones decay_rate | - | write 'schedule: {decay_type: stair, steps: [...], mults:
     [...]}'
 flag | patience_epochs | - | there is no schedule that waits for a plateau; 'early_stop' ends a run
-flag | no_aug | - | augmentation is what 'input.pp' says, and nothing else
+flag | no_aug | - | all augmentation is in 'input.pp'
 flag | scale ratio | - | the op 'inception_crop(224, area_min=8)' of 'input.pp' has percentages of the area; its
     ratio is 0.75 to 1.33
 flag | hflip | - | this is the op 'flip_lr' of 'input.pp'; its probability is 0.5
-flag | vflip color_jitter reprob remode recount aug_splits jsd_loss drop_block | - | this augmentation is not
-    there; 'bvtrain --list ops' prints those that are
+flag | vflip color_jitter reprob remode recount aug_splits jsd_loss drop_block | - | there is no such
+    augmentation; 'bvtrain --list ops' prints all
 flag | aa | - | this is an op of 'input.pp' here: "...|randaug(2, 10)|..."
 flag | mixup | mixup.p | -
 flag | cutmix_minmax mixup_prob mixup_switch_prob mixup_mode mixup_off_epoch | - | there is no cutmix, and
     'mixup: {p: ...}' has no other arguments
 flag | bce_loss | - | write --set loss=sigmoid_xent
-flag | sync_bn dist_bn split_bn | - | batch norm takes the statistics of the whole batch; leave it out
+flag | sync_bn dist_bn split_bn | - | batch norm uses the statistics of the whole batch; leave it out
 flag | model_ema | - | write --set ema.decay=0.9998
 flag | checkpoint_hist | max_checkpoints_to_keep | -
 flag | recovery_interval | ckpt_steps | -
 flag | eval_metric | - | write --set 'best={metric: val/prec@1}', with the name of an evaluator before the '/'
 flag | experiment | - | the folder of a run is '--workdir DIR'
-flag | amp amp_dtype | - | write --set precision=bf16; by default it is taken where it is faster than
+flag | amp amp_dtype | - | write --set precision=bf16; by default it is used where it is faster than
     float32
 flag | channels_last torchscript torchcompile fuser fast_norm no_prefetcher pin_mem use_multi_epochs_loader
-    log_wandb | - | nothing takes its place; leave it out
+    log_wandb | - | there is no equivalent; leave it out
 flag | local_rank | - | '--devices', torchrun, slurm or mpirun start the processes
 )";
 
@@ -277,10 +277,10 @@ loss | bce bceloss bcewithlogitsloss bce_with_logits binary_cross_entropy binary
     sigmoid_cross_entropy | sigmoid_xent | -
 optimizer | momentum sgd_momentum | momentum_hp | -
 optimizer | adafactor | scale_by_adafactor | -
-optimizer | lamb lion nadam radam adamax | adamw | this optimizer is not there; 'adamw' is the nearest
-optimizer | rmsprop adagrad adadelta shampoo | scale_by_adam | this optimizer is not there; 'scale_by_adam' also
+optimizer | lamb lion nadam radam adamax | adamw | there is no such optimizer; 'adamw' is the closest
+optimizer | rmsprop adagrad adadelta shampoo | scale_by_adam | there is no such optimizer; 'scale_by_adam' also
     scales the step of each parameter
-optimizer | lars | momentum_hp | this optimizer is not there; 'momentum_hp' is SGD with momentum
+optimizer | lars | momentum_hp | there is no such optimizer; 'momentum_hp' is SGD with momentum
 model | resnet resnet18 resnet34 resnet50 resnet101 resnet152 resnetv2 | bit | ResNets are 'model_name: bit'
     with 'model: {depth: 50}', and 'resnet_cifar' for small images
 model | vit_b_16 vit_b_32 vit_l_16 vit_base_patch16_224 vit_small_patch16_224 vit_tiny_patch16_224 deit vit_base
@@ -294,12 +294,16 @@ decay_type | cosineannealinglr cosine_annealing cosine_decay cosine_with_warmup 
 decay_type | poly polynomial_decay | polynomial | -
 decay_type | linear_decay linearlr | linear | -
 decay_type | inverse_sqrt rsqrt_decay inv_sqrt | rsqrt | -
-decay_type | exponential exponentiallr exp | rsqrt | this decay is not there; 'stair' lowers the rate by factors
+decay_type | exponential exponentiallr exp | rsqrt | there is no such decay; 'stair' lowers the rate by factors
 data source | imagefolder folder image_dir images directory files | image_folder | -
 data source | fake random fakedata dummy | synthetic | -
 data source | numpy | npz | -
-data source | csv parquet tfrecord tfrecords webdataset lmdb hdf5 h5 tfds tar | image_folder | this format is
-    not read; convert it to 'image_folder' or 'npz'
+data source | tfrecords tf_record | tfrecord | -
+data source | tar tars wds shards | webdataset | -
+data source | tsv | csv | a TSV file is 'name: csv' with 'delimiter: tab'
+data source | ndjson json_lines json | jsonl | -
+data source | parquet lmdb hdf5 h5 | image_folder | this format is not supported; convert it to 'image_folder'
+    or 'webdataset'
 op | totensor to_tensor normalize normalise to_float rescale convertimagedtype | value_range | 'value_range(-1,
     1)' makes float images; 'vgg_value_range' subtracts ImageNet's mean and divides by its standard deviation
 op | randomhorizontalflip hflip random_flip horizontal_flip flip random_flip_left_right | flip_lr | -

@@ -40,7 +40,7 @@ bool has_word(const std::string& words, std::string_view word) {
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
-// Returns the word in the spelling of the tables.
+// Returns the word as the tables spell it.
 std::string normal(std::string_view word) {
   std::string out;
   for (const char c : word) {
@@ -71,7 +71,7 @@ const Rows& places() {
   return rows;
 }
 
-// Returns the name that the tables have for the mapping at `path`; "" if they do not have it.
+// Returns the tables' name for the mapping at `path`; "" if they have none.
 std::string_view mapping_at(std::string_view path) {
   if (path.empty()) return "top";
   for (const std::string_view name : {"input", "model", "optax"}) {

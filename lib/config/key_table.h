@@ -11,7 +11,7 @@
 // generated from these tables (lib/help). Tests check that each key that is read has a row, that
 // the row has the default of the read, and that each plug-in has a table.
 //
-// The place of a table says which mapping has the keys:
+// The place of a table determines which mapping has the keys:
 //     ""                the top level of a config
 //     "input"           a mapping, by its path; "*" is any name: "evals.*"
 //     "model: cnn"      the mapping `model` if the model is cnn. So for "input.data: idx" (every
@@ -19,7 +19,7 @@
 //                       "schedule: cosine"
 //     "pp: resize"      the arguments of an op, in their order
 //     "task_kw: regress"   the mapping `task_kw` if the task is regress
-//     "loss: softmax_xent"   a plug-in that has no keys of its own
+//     "loss: softmax_xent"   a plug-in without its own keys
 //
 // Tables register before main(), like plug-ins, and do not change afterwards.
 #pragma once
@@ -44,7 +44,7 @@ struct KeyText {
   //     map of TYPE         a mapping with keys of the user's choice: "map of float"
   // int and float may have a range: "int >= 1", "float > 0", "float 0..1"; "float 0..<1" if 1
   // itself is not allowed, "float 0<..1" if 0 is not. test/help/key_ranges_test.cc checks that the
-  // program refuses values outside the range.
+  // program rejects values outside the range.
   std::string_view type;
   // A value as YAML, or "required", or "none" if an absent key has no value, or "= " and words if
   // the program computes the value: "= 4 * width".

@@ -1,4 +1,4 @@
-// Parses a YAML text into a tree of Nodes with the event interface of yaml-cpp.
+// Parses YAML into a tree of Nodes with yaml-cpp's event interface.
 //
 // yaml-cpp 0.7.0 is more lenient than a config may be: it takes the first of two equal keys, drops
 // tags and further documents, accepts invalid UTF-8 and an open quote at the end of the file, and
@@ -60,8 +60,8 @@ std::string substitute_environment(std::string& text) {
   return valid_utf8(text) ? "" : "the environment variable holds invalid UTF-8";
 }
 
-// Whether the quoted text at the start of `text` is closed: yaml-cpp accepts the end of the file as
-// its end. Returns true for a text that is not quoted.
+// Whether the quoted string at the start of `text` is closed: yaml-cpp accepts the end of the file
+// as a closing quote. Returns true if `text` does not start with a quote.
 bool quote_closes(std::string_view text) {
   const char quote = text.empty() ? '\0' : text[0];
   if (quote != '\'' && quote != '"') return true;
@@ -102,7 +102,7 @@ class Builder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const size_t where = source_.offset(mark.line, mark.column);
-    // yaml-cpp forgets the tag of an empty value.
+    // yaml-cpp drops the tag of an empty value.
     if (source_.text().substr(where).starts_with("!")) refuse_tag(where, "!");
     count(where, 1);
     auto node = std::make_shared<Node>();
@@ -313,7 +313,7 @@ class Builder : public YAML::EventHandler {
   std::unordered_map<YAML::anchor_t, Value> anchors_;
 };
 
-// Throws if the text is too large or holds bytes that no config may hold.
+// Throws if the source is too large or contains bytes that are not allowed in a config.
 void check_bytes(const SourceText& source, const std::string& name) {
   const std::string_view text = source.text();
   if (text.size() > limits::kConfigBytes) {
@@ -352,7 +352,7 @@ std::shared_ptr<Node> parse_yaml(std::string_view text, const std::string& name,
     const size_t where = source.offset(error.mark.line, error.mark.column);
     const bool in_brackets = error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||
                              error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
-    // For these yaml-cpp gives no place.
+    // yaml-cpp gives no position for these.
     if (in_brackets) throw explain_open_bracket(source, builder.innermost(where));
     throw Error::all(Exit::usage, explain_yaml_fault(source, where, error.msg));
   }

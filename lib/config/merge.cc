@@ -14,13 +14,12 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "", {},
-    {{"include", "string", "none",
-      "Another YAML file, over which this one is merged: keys that stand here win, those of "
-      "nested mappings are merged in the same way, and lists are replaced as a whole. The path is "
-      "relative to this file. The other file may include one itself.",
-      "include/imagenet_evals.yaml", "-"}});
+const KeyTable keys("", {},
+                    {{"include", "string", "none",
+                      "Another YAML file, over which this one is merged: keys in this file win, "
+                      "nested mappings are merged the same way, and lists are replaced as a whole. "
+                      "The path is relative to this file. The other file may itself include one.",
+                      "include/imagenet_evals.yaml", "-"}});
 
 // Returns "total" for "total_steps", and "" for a key that is not a duration.
 std::string_view duration_name(std::string_view key) {
@@ -96,7 +95,7 @@ std::shared_ptr<Node> without_other_units(const std::shared_ptr<Node>& node) {
   return copy;
 }
 
-// Applies without_other_units to the mapping that holds the last part of the path.
+// Applies without_other_units() to the mapping that contains the last part of the path.
 std::shared_ptr<Node> drop_units(const std::shared_ptr<Node>& node,
                                  const std::vector<std::string>& parts, size_t depth) {
   if (node->kind == Node::Kind::map && depth + 1 == parts.size()) return without_other_units(node);

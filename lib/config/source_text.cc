@@ -20,7 +20,7 @@ size_t SourceText::offset(int line, int column) const {
 Place SourceText::at(size_t offset) const {
   if (on_command_line_) return {name_, 0, 0};
   const size_t line = line_of(offset);
-  // Places are mostly asked for in order. Counting on from the last one keeps the time linear in
+  // Places are usually requested in order. Continuing from the last one keeps the time linear in
   // the length of a line.
   const size_t begin = lines_[line];
   const bool onward = last_offset_ >= begin && last_offset_ <= offset;

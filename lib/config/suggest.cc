@@ -33,8 +33,8 @@ std::set<std::string> words_of(std::string_view name) {
   return words;
 }
 
-// Returns the similarity of two names: first the number of words that they share, then the share of
-// pairs of neighbouring letters that they have in common.
+// Returns the similarity of two names: first the number of common words, then the fraction of
+// common letter pairs.
 std::pair<size_t, double> likeness(std::string_view a, std::string_view b) {
   const std::set<std::string> words = words_of(a), others = words_of(b);
   const auto shared = std::count_if(words.begin(), words.end(),

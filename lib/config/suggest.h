@@ -1,4 +1,4 @@
-// Private to lib/config: what a message says about a key or a name that is unknown.
+// Private to lib/config: messages about an unknown key or name.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Config::done(): reports the keys and arguments that were not read. For a pp call, the message
-// shows the signature of the op, which is made from the arguments that the op has read:
+// shows the op's signature, which is built from the arguments that the op has read:
 // "resize(size, method='bilinear', key=None)".
 #include <algorithm>
 
@@ -25,8 +25,8 @@ std::string literal(const Node& node) {
   return node.text == "false" ? "False" : node.text;
 }
 
-// Returns the mapping in which this run has read `key`, other than the one at `path`. The arguments
-// of ops are left out, and so are keys so short that they mean something else there.
+// Returns the mapping other than the one at `path` in which this run has read `key`. Excludes the
+// arguments of ops, and keys so short that they mean something else there.
 std::optional<std::string> read_elsewhere(const Document& document, const std::string& path,
                                           const std::string& key) {
   const auto evaluator = [](const std::string& mapping) { return mapping.starts_with("evals."); };
@@ -39,8 +39,8 @@ std::optional<std::string> read_elsewhere(const Document& document, const std::s
   return std::nullopt;
 }
 
-// Looks up what takes the place of `key` in the mapping at `path`. Returns nothing if that is a key
-// of the same mapping which its reader, the model for example, does not know.
+// Looks up the counterpart of `key` in the mapping at `path`. Returns nothing if that is a key of
+// the same mapping which its reader, such as the model, does not support.
 FamiliarWord familiar_word(const Document& document, const std::string& path,
                            const std::string& key) {
   FamiliarWord word = familiar_key(path, key);
@@ -50,7 +50,8 @@ FamiliarWord familiar_word(const Document& document, const std::string& path,
   return here && !document.was_asked(path, ours) ? FamiliarWord{} : word;
 }
 
-// Says what may be wrong with a key without a value. To YAML, "lr:0.1" and "lr 0.1" are such keys.
+// Explains what may be wrong with a key without a value. YAML reads "lr:0.1" and "lr 0.1" as such
+// keys.
 std::string without_value(const Node::Entry& entry) {
   if (entry.value->kind != Node::Kind::null) return "";
   const size_t end = entry.key.find_first_of(":= ");
@@ -96,7 +97,7 @@ std::string call_signature(const Document& document, const std::string& path, bo
             ? read.key
             : fmt::format("{}={}", read.key, read.fallback ? literal(*read.fallback) : "None"));
   }
-  // Arguments that the op asked for without reading them, because there were too many positional
+  // Arguments that the op requested but did not read, because there were too many positional
   // arguments.
   for (const std::string& key : document.known(path)) {
     if (!document.was_read(path, key)) add(key.starts_with('*') ? key : key + "=None");
@@ -149,7 +150,8 @@ void Config::done_below(const std::shared_ptr<Node>& node,
 }
 
 void Config::done(bool although_incomplete) const {
-  // If the reader of this mapping gave up, it might have read more keys, but no familiar words.
+  // If the reader of this mapping stopped early, it might have read other keys, but never familiar
+  // words.
   const bool only_familiar = document_->incomplete.contains(path_) && !although_incomplete;
   if (document_->ignored.contains(path_)) return;
   for (const Node::Entry& entry : node_->map) {
@@ -163,12 +165,12 @@ void Config::done(bool although_incomplete) const {
     if (!document_->was_read(path_, entry.key)) {
       if (only_familiar && familiar_word(*document_, path_, entry.key).advice.empty()) continue;
       std::vector<std::string> known = document_->known(path_);
-      // A component that asked has() for a key and then did not read it knows the key, but does not
-      // use it here. It must not be suggested.
+      // A component that called has() for a key and then did not read it supports the key, but does
+      // not use it here. It must not be suggested.
       std::erase(known, entry.key);
       if (document_->report(path_, entry.key)) document_->record(error_of_unread(entry, known));
     } else if (document_->is_section(path_, entry.key)) {
-      // The reader gave up before it read this section.
+      // The reader stopped before it read this section.
       const bool left = document_->incomplete.contains(path_) &&
                         document_->known(join_path(path_, entry.key)).empty();
       if (left && entry.value->kind == Node::Kind::map) continue;

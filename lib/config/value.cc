@@ -1,5 +1,5 @@
-// Converts nodes to typed values and back: which spellings are numbers and booleans, and what to
-// say about the others.
+// Converts nodes to typed values and back: defines which spellings are numbers and booleans, and
+// the messages for the others.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -38,7 +38,7 @@ bool has_number_form(std::string_view text) {
   return i == text.size();
 }
 
-// Some YAML readers take 010 for octal, others for decimal.
+// Some YAML parsers read 010 as octal, others as decimal.
 bool has_leading_zero(std::string_view text) {
   text = without_sign(text);
   return text.size() > 1 && text[0] == '0' && digit(text[1]);
@@ -49,7 +49,7 @@ bool is_infinity(std::string_view text) {
   return unsigned_text == ".inf" || unsigned_text == ".Inf" || unsigned_text == ".INF";
 }
 
-// Returns a hint for a text that looks like a number to a human; "" if there is none.
+// Returns a hint for a string that looks like a number to a human; "" if there is none.
 std::string number_hint(const Node& node) {
   if (node.kind != Node::Kind::scalar) return "";
   if (node.style == Node::Style::quoted) return is_number(node.text) ? " (remove the quotes)" : "";
@@ -64,7 +64,7 @@ std::string number_hint(const Node& node) {
     const bool negative = node.text[0] == '-';
     std::string_view rest = without_sign(node.text);
     while (rest.size() > 1 && rest[0] == '0' && digit(rest[1])) rest.remove_prefix(1);
-    return fmt::format(" (leading zeros are refused: write {}{})", negative ? "-" : "",
+    return fmt::format(" (leading zeros are an error: write {}{})", negative ? "-" : "",
                        printable(rest));
   }
   return "";
@@ -72,7 +72,7 @@ std::string number_hint(const Node& node) {
 
 std::optional<Wrong> wrong(const Node& node, std::string_view expected, std::string_view hint) {
   const std::string_view folded =
-      node.folded ? " (it goes on in the next line, which is indented deeper)" : "";
+      node.folded ? " (it continues on the next line, which is indented deeper)" : "";
   return Wrong{&node, "",
                fmt::format("expected {}, got {}{}", expected, describe(node),
                            folded.empty() ? hint : folded)};
@@ -200,7 +200,7 @@ template <>
 std::optional<Wrong> convert(const Node& node, double& out) {
   if (!maybe_number(node)) return wrong(node, expected<double>(), number_hint(node));
   if (is_infinity(node.text)) return wrong(node, "a finite number", "");
-  // Many numbers are used as float32: one that is infinite there is an error everywhere.
+  // Many numbers are used as float32, so a number that is infinite in float32 is always an error.
   if (!parse(node.text, out) || std::abs(out) > std::numeric_limits<float>::max())
     return wrong(node, expected<double>(), " (out of range)");
   return std::nullopt;
@@ -213,7 +213,7 @@ std::optional<Wrong> convert(const Node& node, int64_t& out) {
     if (!parse(node.text, out)) return wrong(node, expected<int64_t>(), " (out of range)");
     return std::nullopt;
   }
-  // 1e3 is an integer, but 5.0 is not: the point marks a real number.
+  // 1e3 is an integer, but 5.0 is not: the decimal point marks a real number.
   double value = 0;
   const bool exponent = node.text.find_first_of("eE") != std::string::npos;
   if (!exponent || !parse(node.text, value) || value != std::floor(value) ||

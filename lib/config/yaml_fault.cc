@@ -18,7 +18,7 @@ struct YamlLine {
   size_t number = 0;        // counted from 0
   size_t begin = 0;         // offset of the first character that is not blank
   size_t column = 0;        // of that character, counted from 1
-  std::string_view text;    // from there on, without "- " and without a comment
+  std::string_view text;    // from there on, without "- " and comment
   bool is_item = false;     // there was a "- "
   size_t colon = kNowhere;  // in `text`: after the key
   bool has_key() const { return colon != kNowhere; }
@@ -103,12 +103,12 @@ class YamlFault {
     for (size_t number = 0; number < source_.lines(); ++number) {
       const std::string_view text = source_.line(number);
       if (text.starts_with("<<<<<<< ") || text.starts_with(">>>>>>> "))
-        return source_.error(source_.begin_of_line(number), "the mark of a merge conflict");
+        return source_.error(source_.begin_of_line(number), "a merge conflict marker");
     }
     return std::nullopt;
   }
 
-  // yaml-cpp met a ':' that cannot follow a key.
+  // yaml-cpp found a ':' that cannot follow a key.
   std::vector<Error> explain_colon() const {
     if (line_.has_key() && line_.begin + line_.colon < where_)
       return {source_.error(where_, "a second ': ' in this line: put the value in quotes")};
@@ -120,7 +120,7 @@ class YamlFault {
     return goes_on ? deeper(*owner) : without_colon(*before);
   }
 
-  // yaml-cpp met a line, or the rest of one, that does not belong to the block before it.
+  // yaml-cpp found a line, or the rest of one, that does not belong to the preceding block.
   std::vector<Error> explain_line() const {
     if (where_ > line_.begin) return behind_value();
     const auto before = key_above(line_);
@@ -141,14 +141,14 @@ class YamlFault {
     const char end = last == kNowhere ? '\0' : text[last];
     if (end == '\'')
       return {source_.error(
-          where_, "text behind the closing quote: a quote inside single quotes is written ''")};
+          where_, "text after the closing quote: a quote inside single quotes is written ''")};
     if (end == '"')
       return {source_.error(
-          where_, "text behind the closing quote: a quote inside double quotes is written \\\"")};
+          where_, "text after the closing quote: a quote inside double quotes is written \\\"")};
     if (end == ']' || end == '}')
       return {source_.error(
           where_,
-          fmt::format("text behind the closing '{}': put the value in quotes if it is one text",
+          fmt::format("text after the closing '{}': put the value in quotes if it is a string",
                       end))};
     return plain();
   }
@@ -196,7 +196,7 @@ class YamlFault {
       ++end;
     const std::string name = printable(text.substr(0, end));
     if (end == 0) return "expected 'key: value'";
-    if (end == text.size()) return fmt::format("a ':' is missing behind '{}'", name);
+    if (end == text.size()) return fmt::format("a ':' is missing after '{}'", name);
     const size_t value = text.find_first_not_of(" :=", end);
     const std::string write =
         value == kNowhere ? ""
@@ -212,11 +212,10 @@ class YamlFault {
       return fmt::format("a value cannot begin with '{}': put it in quotes",
                          printable(rest.substr(0, 1)));
     if (why_ == YAML::ErrorMsg::CHAR_IN_BLOCK)
-      return "text behind a '|' or '>' that begins a text of several lines: put the value in "
-             "quotes";
+      return "text after a '|' or '>' that begins a multi-line string: put the value in quotes";
     if (why_ == YAML::ErrorMsg::UNKNOWN_ANCHOR)
       return fmt::format(
-          "'{}' refers to '&{}', which is not defined: put it in quotes if it is a text", word,
+          "'{}' refers to '&{}', which is not defined: put it in quotes if it is a string", word,
           word.substr(1));
     if (why_.starts_with(YAML::ErrorMsg::INVALID_ESCAPE) || why_ == YAML::ErrorMsg::INVALID_HEX)
       return "a '\\' in double quotes begins an escape: write '\\\\', or use single quotes";

@@ -1,5 +1,5 @@
-// Private to lib/config: says in plain words why a text is not valid YAML. yaml-cpp reports the
-// place where it gave up, which is often after the fault.
+// Private to lib/config: explains in plain words why a string is not valid YAML. yaml-cpp reports
+// the place where it gave up, which is often after the fault.
 #pragma once
 
 #include <string_view>

@@ -7,7 +7,7 @@
 
 namespace bv {
 
-// Throws std::runtime_error with CUDA's text. `what`: what failed.
+// Throws std::runtime_error with CUDA's error string. `what`: what failed.
 inline void check_cuda(cudaError_t error, const char* what) {
   if (error != cudaSuccess)
     throw std::runtime_error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));

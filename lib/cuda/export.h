@@ -1,4 +1,4 @@
-// Marks a function of the plug-in that bvtrain looks up by its name (lib/device/cuda.h).
+// Marks a plug-in function that bvtrain looks up by name (lib/device/cuda.h).
 #pragma once
 
 #define BV_EXPORT extern "C" __attribute__((visibility("default")))

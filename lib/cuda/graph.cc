@@ -1,5 +1,5 @@
-// Records and repeats CUDA graphs for lib/device/device_graph.h. LibTorch keeps the memory that a
-// recording allocates until the graph is deleted.
+// Captures and replays CUDA graphs for lib/device/device_graph.h. LibTorch keeps the memory that a
+// capture allocates until the graph is deleted.
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -12,8 +12,8 @@ namespace {
 class Graph : public at::cuda::CUDAGraph {
  public:
   // Call it when capture_begin() or capture_end() has thrown. LibTorch 2.11 then leaves its
-  // allocators and generators in the state of a recording: memory that another stream has used is
-  // then never freed.
+  // allocators and generators in capture mode, so memory that another stream has used is never
+  // freed.
   void abandon() noexcept {
     if (capture_ended_ || capture_dev_ == UNDEFINED_DEVICE) return;
     auto* const device = c10::cuda::CUDACachingAllocator::get();
@@ -21,7 +21,7 @@ class Graph : public at::cuda::CUDAGraph {
     const auto regardless = [](const auto& call) {
       try {
         call();
-      } catch (...) {  // the recording failed before this part of it had begun
+      } catch (...) {  // the capture failed before this part began
       }
     };
     regardless([&] { device->endAllocateToPool(capture_dev_, mempool_id_); });
@@ -35,8 +35,8 @@ class Graph : public at::cuda::CUDAGraph {
 
 }  // namespace
 
-// Starts a recording: it collects the kernels that are launched on the current stream. That must
-// not be the default stream.
+// Starts to capture the kernels that are launched on the current stream, which must not be the
+// default stream.
 BV_EXPORT Graph* bvtrain_cuda_graph_begin() {
   // The graph cannot use the memory that the allocator has kept from earlier steps.
   c10::cuda::CUDACachingAllocator::emptyCache();
@@ -61,7 +61,7 @@ BV_EXPORT void bvtrain_cuda_graph_end(Graph* graph) {
   }
 }
 
-// Launches the recorded kernels on the current stream.
+// Launches the captured kernels on the current stream.
 BV_EXPORT void bvtrain_cuda_graph_replay(Graph* graph) { graph->replay(); }
 
 BV_EXPORT void bvtrain_cuda_graph_delete(Graph* graph) { delete graph; }

@@ -1,4 +1,4 @@
-// Makes the NCCL backend of c10d for Group (lib/distributed/nccl_impl.h).
+// Creates c10d's NCCL backend for Group (lib/distributed/nccl_impl.h).
 #include <nccl.h>
 #include <torch/csrc/cuda/nccl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -12,8 +12,8 @@
 
 namespace {
 
-// The options of ProcessGroupNCCL hold a struct of nccl.h, whose size depends on the version. With
-// another version's header, this file and LibTorch would lay the options out differently.
+// ProcessGroupNCCL's options contain a struct of nccl.h, whose size depends on the version. With
+// another version's header, this file and LibTorch would disagree on the layout of the options.
 void check_nccl_header() {
   constexpr uint64_t kOurs = uint64_t{NCCL_MAJOR} << 32 | uint64_t{NCCL_MINOR} << 16 | NCCL_PATCH;
   const uint64_t theirs = torch::cuda::nccl::version();
@@ -29,7 +29,7 @@ BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, in
   check_nccl_header();
   // c10d's watchdog thread must not end the process, because its errors name no rank. It also must
   // not wait to write a dump, because meanwhile it holds the lock that collectives need. Watch in
-  // lib/distributed finds failed ranks instead. It uses heartbeats and the control word that every
+  // lib/distributed detects failed ranks instead, with heartbeats and the control word that every
   // step waits for.
   for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
                            "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_DUMP_ON_TIMEOUT",
@@ -37,7 +37,7 @@ BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, in
     ::setenv(name, "0", /*overwrite=*/0);
   // By default NCCL registers the buffers of a graph's collectives with the network. A large gather
   // after a small sum can then hang across hosts (NVIDIA/nccl issue 2389), and a rank that cannot
-  // record its graph leaves the others waiting inside NCCL.
+  // capture its graph leaves the others waiting inside NCCL.
   ::setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = std::chrono::hours(24 * 30);

@@ -1,9 +1,9 @@
 // Group normalisation of channels_last activations (lib/model/kernels/device/group_norm_pass.h).
-// Each direction reads the activations twice: once for the sums of each image, and once for the
-// result.
+// Forward and backward each read the activations twice: once for the sums of each image, and once
+// for the result.
 //
-// Sums are reproducible: a thread adds its pixels, a block adds its threads in a fixed tree, and
-// one block for each image adds the parts.
+// Sums are reproducible: a thread sums its pixels, a block sums its threads in a fixed tree, and
+// one block per image sums the parts.
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
 #include "lib/cuda/group_norm_tiling.h"
@@ -16,13 +16,13 @@ constexpr int kWarps = kThreads / kWarp;
 
 // ---- forward
 
-// The mean of `count` values of each channel and the sum of their squared distances from it.
+// Per channel: the mean of `count` values and the sum of their squared deviations from it.
 struct ChannelMoments {
   float count = 0;
   float mean[kOctet] = {}, square[kOctet] = {};
 };
 
-// Adds N pixels: first their own moments, then by the formula of Chan, Golub and LeVeque
+// Computes the moments of N pixels and merges them by the formula of Chan, Golub and LeVeque
 // (1979), "Updating formulae and a pairwise algorithm for computing sample variances".
 template <int N, class T>
 __device__ inline void add_pixels(const T* from, int64_t step, ChannelMoments& to) {
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(kThreads) part_moments(Tiling t, const T* x, f
   store(to + t.c, sum.square);
 }
 
-// Turns the moments of the parts of an image into its tables, a block for each image and a warp for
-// each group.
+// Turns the moments of an image's parts into its tables, one block per image and one warp per
+// group.
 __global__ void __launch_bounds__(kThreads)
     fill_tables(Tiling t, double eps, const float* all_parts, const float* scale, const float* bias,
                 float* all_tables) {
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads) normalise(Tiling t, GroupNormForward
         value[k] = fmaf(load(raw[i].values[k]), gain[k], shift[k]);
         if constexpr (Tail == NormTail::add_relu) value[k] += other[i].values[k];
         if constexpr (Tail == NormTail::nothing) continue;
-        if (value[k] <= 0)  // a NaN passes
+        if (value[k] <= 0)  // NaN passes through
           value[k] = 0;
         else
           active |= 1U << k;
@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(kThreads) normalise(Tiling t, GroupNormForward
 
 // ---- backward
 
-// Computes the sums of g and of g * (x - mean) of each part, (n, parts, 2, c). g is the gradient of
-// the ReLU's input; with add_relu it is also the gradient of the shortcut.
+// Computes the sums of g and of g * (x - mean) for each part, (n, parts, 2, c). g is the gradient
+// of the ReLU's input; with add_relu it is also the gradient of the shortcut.
 template <NormTail Tail, class T, class Y>
 __global__ void __launch_bounds__(kThreads)
     part_gradients(Tiling t, GroupNormBackward pass, float* parts) {
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kThreads)
   store(to + t.c, product);
 }
 
-// Adds the parts of an image, a block for each image. Computes `shares` (n, 2, c), each image's
+// Sums the parts of an image, one block per image. Computes `shares` (n, 2, c), each image's
 // gradients of bias and scale, and `corrections` (n, 2, c), slopes and offsets:
 // dx = gain * g + slope * x + offset.
 __global__ void __launch_bounds__(kThreads)
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Adds the shares of the images. A block has 32 of the 2 * c columns.
+// Sums the shares over the images. A block computes 32 of the 2 * c columns.
 __global__ void __launch_bounds__(kThreads)
     sum_images(int64_t n, int c, const float* shares, float* dbias, float* dscale) {
   __shared__ float sums[kThreads];
@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(kThreads)
   *(column < c ? dbias + column : dscale + column - c) = sum;
 }
 
-// `grad`: of the ReLU's output or, without a ReLU, of the normalised x.
+// `grad`: the gradient of the ReLU's output or, without a ReLU, of the normalised x.
 template <NormTail Tail, class T, class Y>
 __global__ void __launch_bounds__(kThreads)
     apply_gradient(Tiling t, const T* x, const Y* grad, const float* all_tables,
@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// ---- the host's part
+// ---- host code
 
 // Calls f<Tail, T, Y>() for the types of x and y.
 template <class F>

@@ -1,7 +1,7 @@
-// How the blocks and threads of group normalisation's kernels (group_norm.cu) divide the
+// How the blocks and threads of the group normalisation kernels (group_norm.cu) divide the
 // activations (n, pixels, c).
 //
-// A thread computes 8 neighbouring channels and some pixels of one image. A block computes up to
+// A thread computes 8 adjacent channels and some pixels of one image. A block computes up to
 // 2048 channels and a part of the pixels of one image.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace bv::group_norm_cuda {
 using namespace group_norm_parts;
 
 constexpr int64_t kMostParts = 16;    // of an image
-constexpr int64_t kLeastPixels = 24;  // of a part; fewer make the table of sums too large
+constexpr int64_t kLeastPixels = 24;  // of a part; with fewer, the table of sums is too large
 constexpr int64_t kPixelsOfThread = 16;
 
 // How the blocks divide the work: block (image * tiles + tile) * parts + part.
@@ -26,7 +26,7 @@ struct Tiling {
   int groups;
 
   int64_t blocks() const { return n * tiles * parts; }
-  // Floats of a table (n, parts, 2, c).
+  // The number of floats in a table (n, parts, 2, c).
   int64_t sums() const { return n * parts * 2 * c; }
 };
 
@@ -47,10 +47,10 @@ inline Tiling tiling_of(const GroupNormShape& s) {
   return t;
 }
 
-// What a thread computes: every `rows`-th pixel of its part, from the pixel `row` on.
+// What a thread computes: every `rows`-th pixel of its part, starting at pixel `row`.
 struct ThreadShare {
   int64_t image, part;
-  int64_t first;    // element of the part's first pixel at the thread's first channel
+  int64_t first;    // index of the part's first pixel at the thread's first channel
   int channel;      // the first one
   int row, pixels;  // pixels of the part
   bool used;        // false for threads that have nothing to do
@@ -71,9 +71,9 @@ __device__ inline ThreadShare place_of(const Tiling& t, int64_t block) {
   return at;
 }
 
-// The passes that compute sums begin with the first image. Those that apply the sums begin with the
-// last one, which may still be in the cache. So they end with the image that the next convolution
-// reads first.
+// The passes that compute sums start with the first image. Those that apply the sums start with
+// the last one, which may still be in the cache. So they end with the image that the next
+// convolution reads first.
 __device__ inline ThreadShare place_in_sums(const Tiling& t) { return place_of(t, blockIdx.x); }
 __device__ inline ThreadShare place_to_apply(const Tiling& t) {
   return place_of(t, gridDim.x - 1 - blockIdx.x);
@@ -87,8 +87,8 @@ __device__ inline Octet<T> octet(const T* from) {
   return pack_at<T, kOctet>(from);
 }
 
-// Calls f<N>(element, step) for N pixels of the thread at a time, N = M or 1. `element` is the
-// index of the first one, and `step` leads to the next.
+// Calls f<N>(element, step) for N of the thread's pixels at a time, N = M or 1. `element` is the
+// index of the first one, and `step` is the distance to the next.
 template <int M, class F>
 __device__ inline void for_pixels(const Tiling& t, const ThreadShare& at, const F& f) {
   if (!at.used) return;
@@ -99,7 +99,7 @@ __device__ inline void for_pixels(const Tiling& t, const ThreadShare& at, const 
   for (; left > 0; --left, element += step) f.template operator()<1>(element, step);
 }
 
-// The first half of the threads in the tree over `rows`: the largest power of two below `rows`.
+// The first stride of the tree reduction over `rows`: the largest power of two below `rows`.
 __device__ inline int first_half(int rows) {
   int half = 1;
   while (2 * half < rows) half *= 2;

@@ -1,10 +1,10 @@
 // CUDA kernels: the fused optimizer pass and sums of squares (lib/optim/kernels.h), dropout masks
 // (lib/model/dropout_mask.h), and the pass over images (lib/input/image/image_pass.h). The
-// arithmetic is in headers that the CPU compiles too; this file only says which thread computes
-// which element.
+// arithmetic is in headers that are also compiled for the CPU; this file only assigns elements to
+// threads.
 //
-// Sums are reproducible: each thread adds its elements, each block adds its threads in a fixed
-// tree, and one more block adds the results of the blocks in a fixed order.
+// Sums are reproducible: each thread sums its elements, each block sums its threads in a fixed
+// tree, and one more block sums the blocks' results in a fixed order.
 #include <algorithm>
 
 #include "lib/cuda/check.h"
@@ -19,7 +19,7 @@ namespace bv {
 namespace {
 
 constexpr int64_t kMostBlocks = 4096;
-constexpr int64_t kElements = 8;  // per thread, at least, before more blocks are used
+constexpr int64_t kElements = 8;  // minimum per thread, before more blocks are used
 
 struct BlockSums {
   double params, updates;
@@ -29,8 +29,7 @@ struct BlockSums {
     return *this;
   }
 };
-// Every device since compute capability 8.0 gives a block 48 KiB of shared memory without a special
-// request.
+// Since compute capability 8.0, every device provides 48 KiB of shared memory per block by default.
 static_assert(sizeof(BlockSums) * kThreads <= 48 * 1024, "the shared memory of block_sum()");
 static_assert(kThreads <= 1024 && (kThreads & (kThreads - 1)) == 0, "block_sum() halves it");
 
@@ -82,8 +81,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
 
-// Runs as one block. Sums the results of `count` blocks: result[0] gets the first members and, with
-// `both`, result[1] the second ones.
+// Runs as one block. Sums the results of `count` blocks: result[0] is the sum of the first members
+// and, with `both`, result[1] that of the second ones.
 __global__ void __launch_bounds__(kThreads)
     add_up(const BlockSums* sums, int64_t count, double* result, bool both) {
   BlockSums own = {0, 0};

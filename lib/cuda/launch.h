@@ -1,4 +1,4 @@
-// Starts a kernel with kThreads threads per block. It is a header of its own so that tests can
+// Launches a kernel with kThreads threads per block. This is a separate header so that tests can
 // replace it and run the kernels without a GPU (test/cuda/emulation, test/emulated_cuda).
 #pragma once
 
@@ -15,8 +15,8 @@ constexpr int kThreads = 256;
 
 constexpr int kWarp = 32;  // threads
 
-// Returns the sum over the threads of a warp, the same bits on each. All threads of the block must
-// call it: CUDA needs only those of the warp, but the emulation needs all.
+// Returns the sum over the threads of a warp, bit-identical on each. All threads of the block must
+// call it: CUDA requires only those of the warp, but the emulation requires all.
 __device__ inline float warp_sum(float own) {
   for (int other = kWarp / 2; other > 0; other /= 2)
     own += __shfl_xor_sync(0xffffffffU, own, other);

@@ -1,8 +1,8 @@
-// Layer normalisation with the addition before it: lib/model/kernels/device/layer_norm_pass.h. A
-// warp computes a row. A thread computes four neighbouring numbers of every 128.
+// Layer normalisation with the preceding addition: lib/model/kernels/device/layer_norm_pass.h. A
+// warp computes a row. A thread computes four adjacent numbers of every 128.
 //
-// Sums repeat bit for bit: the number of blocks, and so which rows a block adds, depends only on
-// the number of rows.
+// Sums are reproducible bit for bit: the number of blocks, and thus which rows a block sums,
+// depends only on the number of rows.
 #include <algorithm>
 
 #include "lib/cuda/check.h"
@@ -19,8 +19,8 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kPack = 4;                  // numbers
 constexpr int64_t kSpan = kWarp * kPack;  // numbers that a warp loads at once
 constexpr int64_t kGradientBlocks = 528;  // at most: 4 for each of an H100's multiprocessors
-constexpr int kSpansAtOnce = 4;           // whose loads backward starts together
-constexpr int kColumns = 32;              // that a block of add_rows() adds
+constexpr int kSpansAtOnce = 4;           // whose loads backward issues together
+constexpr int kColumns = 32;              // that a block of add_rows() sums
 
 __device__ void store_pack(const Numbers& to, int64_t at, const float (&from)[kPack]) {
   if (to.bf16)
@@ -29,8 +29,9 @@ __device__ void store_pack(const Numbers& to, int64_t at, const float (&from)[kP
     store<float, kPack>(static_cast<float*>(to.data) + at, from);
 }
 
-// Loads what a thread has of the spans [First, Last) of a row into `to`; `at` is its first number
-// of span 0. All loads start before the first one is used, so their latencies overlap.
+// Loads a thread's numbers of the spans [First, Last) of a row into `to`; `at` is the index of its
+// first number in span 0. All loads are issued before the first one is used, so their latencies
+// overlap.
 template <int First, int Last, int Spans, class Inside>
 BV_INLINE void load_spans(const Numbers& from, int64_t at, const Inside& inside,
                           float (&to)[Spans][kPack]) {
@@ -51,13 +52,13 @@ BV_INLINE void load_spans(const Numbers& from, int64_t at, const Inside& inside,
   }
 }
 
-// Spans is the number of spans in a row, rounded up to one that is compiled.
+// Spans is the number of spans in a row, rounded up to the next compiled number.
 template <int Spans>
 __global__ void __launch_bounds__(kThreads) normalise_rows(LayerNormPass pass) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   const int64_t begin = row * pass.size;
-  // The first column of this thread in span i. All of its kPack numbers are in the row, or none.
+  // This thread's first column in span i. Either all of its kPack numbers are in the row, or none.
   const auto column = [=](int i) { return i * kSpan + lane * kPack; };
   const auto inside = [=](int i) { return row < pass.rows && column(i) < pass.size; };
   float x[Spans][kPack] = {}, sum = 0;
@@ -104,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) normalise_rows(LayerNormPass pass) {
   }
 }
 
-// Adds `own` over the warps of a block and writes the sums of the columns from `first` on to `to`
+// Sums `own` over the warps of a block and writes the sums of the columns from `first` on to `to`
 // (size).
 __device__ void add_warps(const float (&own)[kPack], int64_t first, int64_t size, float* to) {
   __shared__ float all[kWarps][kSpan];
@@ -120,7 +121,7 @@ __device__ void add_warps(const float (&own)[kPack], int64_t first, int64_t size
   __syncthreads();
 }
 
-// Writes dx(i, k) + grad_sum, the gradient of number k of span i, for the spans from First on. `at`
+// Writes dx(i, k) + grad_sum, the gradient of number k in span i, for the spans from First on. `at`
 // is the index of the thread's first number in span 0.
 template <int First, int Spans, class Inside, class Dx>
 BV_INLINE void store_gradient(const LayerNormGradient& pass, int64_t at, const Inside& inside,
@@ -138,7 +139,7 @@ BV_INLINE void store_gradient(const LayerNormGradient& pass, int64_t at, const I
   if constexpr (kLast < Spans) store_gradient<kLast, Spans>(pass, at, inside, dx);
 }
 
-// With z the normalised row and h = grad * scale, the gradient of a row is
+// Let z be the normalised row and h = grad * scale. The gradient of a row is
 //   dx = rstd (h - mean(h) - z mean(h z)).
 // A block writes its sums of grad * z and grad to `parts` (blocks, 2, size).
 template <int Spans>
@@ -221,8 +222,8 @@ void start(const LayerNormGradient& pass, cudaStream_t stream,
          pass.dparams);
 }
 
-// The numbers of spans that are compiled: those of rows with 128, 256, 384, 512, 768, 1024, 1280,
-// 1664 and 2048 numbers.
+// Kernels are compiled for the span counts of rows with 128, 256, 384, 512, 768, 1024, 1280, 1664
+// and 2048 numbers.
 template <class Pass>
 void start_for_size(const Pass& pass, void* on) {
   if (pass.rows == 0) return;

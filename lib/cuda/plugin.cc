@@ -1,4 +1,4 @@
-// The functions of the plug-in that lib/device/cuda.h wraps.
+// The plug-in functions that lib/device/cuda.h wraps.
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -12,7 +12,7 @@
 #include "lib/cuda/scratch.h"
 
 namespace {
-constexpr int kLeastMajor = 8;  // of CMAKE_CUDA_ARCHITECTURES in cmake/Cuda.cmake
+constexpr int kLeastMajor = 8;  // the minimum of CMAKE_CUDA_ARCHITECTURES in cmake/Cuda.cmake
 }
 
 BV_EXPORT const char* bvtrain_cuda_version() { return BV_CUDA_VERSION; }
@@ -48,7 +48,7 @@ BV_EXPORT void bvtrain_cuda_name(int index, char* name, int length) {
 }
 
 BV_EXPORT void bvtrain_cuda_use(int index) {
-  // cuBLAS gives reproducible results only with a workspace of a fixed size.
+  // cuBLAS results are reproducible only with a fixed workspace size.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
   at::Context& context = at::globalContext();
@@ -57,7 +57,7 @@ BV_EXPORT void bvtrain_cuda_use(int index) {
   context.setAllowTF32CuDNN(false);
 }
 
-// Page-locks memory of the host. Returns null, or why it failed.
+// Pins host memory. Returns null, or the error string.
 BV_EXPORT const char* bvtrain_cuda_pin(void* memory, size_t bytes) {
   const cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
   if (error == cudaSuccess) return nullptr;

@@ -1,9 +1,9 @@
-// Products of matrices by cuBLASLt, for lib/model/kernels/device/device_product.h. The layouts are
-// those for which Hopper's kernels exist (NVIDIA's Transformer Engine uses the same).
+// Matrix products by cuBLASLt, for lib/model/kernels/device/device_product.h. The layouts are
+// those for which Hopper kernels exist (NVIDIA's Transformer Engine uses the same).
 //
-// Everything here may be called while a CUDA graph is recorded: it does not wait, and its memory
-// comes from LibTorch. Results repeat: the same product always gets the same algorithm, and a
-// split-K reduction is a pass of its own.
+// Everything here may be called while a CUDA graph is captured: it does not synchronize, and its
+// memory comes from LibTorch. Results are reproducible: the same product always uses the same
+// algorithm, and a split-K reduction is a separate pass.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kWorkspace = 32 << 20;  // bytes; NVIDIA recommends this size for Hopper
 
-// cuBLASLt says NOT_INITIALIZED if there is no room for its handle.
+// cuBLASLt returns NOT_INITIALIZED if there is no memory for its handle.
 void check_cublas(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED)
     check_cuda(cudaErrorMemoryAllocation, what);
@@ -85,8 +85,7 @@ cublasLtEpilogue_t epilogue_of(const DeviceProduct& product) {
   throw std::logic_error("an unknown epilogue");
 }
 
-// Returns the descriptor of the operation. A bias and aux have the type of D, which is
-// cuBLASLt's default.
+// Returns the operation's descriptor. Bias and aux have the type of D, which is cuBLASLt's default.
 Operation operation_of(const DeviceProduct& product) {
   cublasLtMatmulDesc_t made = nullptr;
   check_cublas(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
@@ -162,8 +161,7 @@ Algorithm find_algorithm(cublasLtHandle_t handle, const DeviceProduct& product,
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, all.operation.get(), all.a.get(), all.b.get(),
                                      all.d.get(), all.d.get(), preference.get(), 1, &found, &count);
-  // For some combinations of types and epilogues that it does not support, cuBLASLt says "invalid
-  // value".
+  // For some unsupported combinations of types and epilogues, cuBLASLt returns "invalid value".
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
     return std::nullopt;
   check_cublas(status, "the choice of an algorithm");
@@ -191,7 +189,7 @@ Key key_of(int device, const DeviceProduct& product) {
           alignment(product.aux)};
 }
 
-// Remembers which algorithm cuBLASLt prefers for each kind of product, so it is asked once.
+// Caches the algorithm that cuBLASLt prefers for each kind of product, so it is queried once.
 class Algorithms {
  public:
   Algorithm of(const Key& key, const DeviceProduct& product, const Descriptors& all) {
@@ -242,7 +240,7 @@ BV_EXPORT bool bvtrain_cuda_product(const bv::DeviceProduct& product, void* stre
       cublasLtMatmul(handle_of(device), all.operation.get(), &one, product.a, all.a.get(),
                      product.b, all.b.get(), &zero, product.d, all.d.get(), product.d, all.d.get(),
                      &algorithm, workspace.get(), bytes, static_cast<cudaStream_t>(stream));
-  // With these statuses it has started nothing.
+  // With these statuses, nothing was launched.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
       status == CUBLAS_STATUS_ARCH_MISMATCH) {
     algorithms->forget(key);

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-// What a thread computes: the place of its first channel after the pool and in the four pixels of
+// What a thread computes: the index of its first channel after pooling and in the four pixels of
 // the window.
 struct PoolWindow {
   bool inside = false;

@@ -1,5 +1,5 @@
-// Temporary device memory from LibTorch's caching allocator. It belongs to a stream and is freed
-// with the object.
+// Temporary device memory from LibTorch's caching allocator. It belongs to a stream and is freed by
+// the destructor.
 #pragma once
 
 #include <cstddef>

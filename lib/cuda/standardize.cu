@@ -1,5 +1,5 @@
-// Weight standardisation (lib/model/kernels/device/standardize_pass.h): a block for each output
-// channel. Its weights fit into the cache, so only the first of the passes over them reads from
+// Weight standardisation (lib/model/kernels/device/standardize_pass.h): one block per output
+// channel. The channel's weights fit in the cache, so only the first pass over them reads from
 // memory.
 #include "lib/cuda/check.h"
 #include "lib/cuda/export.h"
@@ -10,7 +10,7 @@
 namespace bv {
 namespace standardize_cuda {
 
-// Returns the sum over the block, the same bits on each thread.
+// Returns the sum over the block, bit-identical on each thread.
 __device__ inline float sum_of_block(float own) {
   constexpr unsigned kWarps = kThreads / kWarp;
   __shared__ float sums[kWarps];
@@ -19,7 +19,7 @@ __device__ inline float sum_of_block(float own) {
   __syncthreads();
   float sum = 0;
   for (unsigned i = 0; i < kWarps; ++i) sum += sums[i];
-  __syncthreads();  // the next call writes them again
+  __syncthreads();  // the next call overwrites `sums`
   return sum;
 }
 
@@ -41,7 +41,7 @@ __device__ inline float inverse(float var, StandardizeRule rule) {
   return static_cast<float>(1 / (sqrt(static_cast<double>(var)) + kStdEps));
 }
 
-// Returns -2 times the derivative of inverse() by var.
+// Returns -2 times the derivative of inverse() with respect to var.
 __device__ inline float inverse_slope(float var, StandardizeRule rule) {
   const double inv = inverse(var, rule);
   if (rule == StandardizeRule::bit_paper) return static_cast<float>(inv * inv * inv);

@@ -30,7 +30,7 @@ void try_threads(int count) {
 }  // namespace
 
 void start_compute_threads(int threads) {
-  thread_local int started = 1;  // each thread that calls LibTorch has threads of its own
+  thread_local int started = 1;  // each thread that calls LibTorch has its own threads
   try {
     try_threads(threads - started);
   } catch (const std::system_error& error) {
@@ -47,8 +47,8 @@ void start_compute_threads(int threads) {
 void stay_single_threaded() {
   // at::set_num_threads() would change all threads of the process, so this uses the settings of
   // OpenMP and MKL for one thread. LibTorch overwrites these when a thread first asks for its
-  // number of threads, so we ask first. MKL is looked up at run time because only some builds of
-  // LibTorch contain it.
+  // number of threads, so we do that first. MKL is looked up at run time because only some builds
+  // of LibTorch contain it.
   at::get_num_threads();
   omp_set_num_threads(1);
   if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {

@@ -51,7 +51,7 @@ void open_cuda(const std::string& where) {
                 fmt::format("this build has no {}: install the wheel, or build it on a host that "
                             "has nvcc (docs/gpu.md)",
                             kFile));
-  // Its libraries are found through the run paths of LibTorch.
+  // Its libraries are found through LibTorch's run paths.
   plugin() = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!plugin()) {
     const char* why = ::dlerror();
@@ -63,7 +63,7 @@ void open_cuda(const std::string& where) {
   const std::string version = cuda_function<const char*()>("bvtrain_cuda_version")();
   if (version != BV_CUDA_VERSION)
     throw Error(Exit::usage, where,
-                fmt::format("{} was built with bvtrain {}, but this is {}: build both again", kFile,
+                fmt::format("{} was built with bvtrain {}, but this is {}: rebuild both", kFile,
                             version, BV_CUDA_VERSION));
 }
 

@@ -7,13 +7,13 @@
 namespace bv {
 namespace {
 
-// NVLS and NVLSTree, which sum in the switch between GPUs, add in any order. NCCL compares whole
-// names and reads the variable at its first collective. The user's own setting stays.
+// NVLS and NVLSTree, which sum in the switch between GPUs, sum in any order. NCCL compares whole
+// names and reads the variable at its first collective. The user's own setting is kept.
 void allow_nvls(bool allowed) {
   static const bool given = std::getenv("NCCL_ALGO") != nullptr;
   if (given) return;
   if (allowed)
-    ::unsetenv("NCCL_ALGO");  // c10d has set it if algorithms had to be deterministic before
+    ::unsetenv("NCCL_ALGO");  // c10d has set it if deterministic algorithms were required before
   else
     ::setenv("NCCL_ALGO", "^NVLS,NVLSTree", /*overwrite=*/1);
 }

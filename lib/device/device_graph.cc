@@ -28,7 +28,7 @@ class CudaGraph : public DeviceGraph {
     } catch (...) {
       try {
         end();
-      } catch (const std::exception&) {  // the first error says more
+      } catch (const std::exception&) {  // the first error is more informative
       }
       destroy();
       throw;
@@ -55,8 +55,8 @@ class CudaGraph : public DeviceGraph {
   CUDAGraph* graph_;
 };
 
-// Returns the stream on which all graphs of a device are recorded. It is always the same, because
-// cuBLAS keeps a workspace of 32 MiB for each stream and thread that have used it.
+// Returns the stream on which all graphs of a device are captured. It is always the same, because
+// cuBLAS keeps a 32 MiB workspace for each stream and thread that has used it.
 c10::Stream recording_stream(const c10::impl::VirtualGuardImpl& impl, c10::Device device) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, c10::Stream> streams;
@@ -88,7 +88,7 @@ class CudaGraphRecorder : public GraphRecorder {
       try {
         join();
       } catch (const c10::Error&) {
-        // The device has failed. The first exception explains it better.
+        // The device has failed. The first exception is more informative.
       }
       throw;
     }

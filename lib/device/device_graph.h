@@ -29,8 +29,8 @@ class GraphRecorder {
   virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
 };
 
-// Records CUDA graphs. The work is started on a stream of its own, because the default stream
-// cannot be recorded; the current stream waits for it.
+// Captures CUDA graphs. The work is launched on a separate stream, because the default stream
+// cannot be captured; the current stream waits for it.
 std::unique_ptr<GraphRecorder> cuda_graph_recorder(c10::Device device);
 
 }  // namespace bv

@@ -76,7 +76,7 @@ BV_TRANSFER(Bytes8, uint8_t, 8)
 BV_TRANSFER(Bytes16, uint8_t, 16)
 #undef BV_TRANSFER
 
-// dispatch() passes one of these to a loop. It says in how many registers sixteen floats are.
+// dispatch() passes one of these to a loop. It defines in how many registers sixteen floats are.
 struct OneRegister {
   using Floats = Floats16;
 };

@@ -12,9 +12,9 @@ namespace bv {
 namespace {
 
 constexpr size_t kHugePage = 2 << 20;
-constexpr size_t kUnit = kHugePage / 8;  // sizes of blocks are multiples of it
-// The blocks in use and what is kept may exceed the peak of those in use by a quarter and a huge
-// page, because what is kept does not always fit the next request.
+constexpr size_t kUnit = kHugePage / 8;  // block sizes are multiples of it
+// Used and kept blocks together may exceed the peak of used blocks by a quarter and a huge page,
+// because kept blocks do not always fit the next request.
 constexpr size_t kSlack = 4;
 
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -47,7 +47,8 @@ void* LargeBlocks::allocate(size_t bytes) {
   return block;
 }
 
-// Takes the first part of the smallest kept range that is large enough. Returns null if none is.
+// Takes the first part of the smallest kept range that is large enough. Returns null if there is
+// none.
 std::byte* LargeBlocks::take_kept(size_t bytes) {
   const auto found = by_size_.lower_bound({bytes, nullptr});
   if (found == by_size_.end()) return nullptr;
@@ -57,7 +58,7 @@ std::byte* LargeBlocks::take_kept(size_t bytes) {
   return range;
 }
 
-// Maps `mapped` bytes, which begin where a huge page can begin, for a block of `bytes`.
+// Maps `mapped` bytes, aligned to huge pages, for a block of `bytes`.
 std::byte* LargeBlocks::map(size_t bytes, size_t mapped) {
   const size_t peak = std::max(peak_in_use_, bytes_in_use_ + bytes);
   unmap_until(peak + peak / kSlack + kHugePage - bytes_in_use_ - mapped);
@@ -115,8 +116,9 @@ void LargeBlocks::remove(std::byte* range, size_t bytes) {
   bytes_kept_ -= bytes;
 }
 
-// Unmaps kept ranges, the largest first, until at most `most` bytes are kept. If it began with the
-// oldest, a step that needs slightly more than `most` would always miss what was just unmapped.
+// Unmaps kept ranges, the largest first, until at most `most` bytes are kept. If it unmapped the
+// oldest first, a step that needs slightly more than `most` would always need the range that was
+// just unmapped.
 void LargeBlocks::unmap_until(size_t most) {
   while (bytes_kept_ > most) {
     const auto [size, range] = *by_size_.rbegin();

@@ -1,5 +1,5 @@
-// LibTorch is built with NDEBUG. Without it, our RecordFunction would have one member more than
-// LibTorch's. The precompiled header was made without it, so this file does not use that header
+// LibTorch is built with NDEBUG. Without it, our RecordFunction would have one more member than
+// LibTorch's. The precompiled header is built without it, so this file does not use that header
 // (CMakeLists.txt).
 #define NDEBUG
 
@@ -61,7 +61,7 @@ std::vector<at::Tensor> tensors_of(Values values) {
   return out;
 }
 
-// Counts an element of an expanded tensor once, as memory holds it.
+// Counts each element of an expanded tensor once, as it is stored in memory.
 double bytes_of(const at::Tensor& tensor) {
   const auto all = static_cast<double>(tensor.nbytes());
   return tensor.has_storage() ? std::min(all, static_cast<double>(tensor.storage().nbytes())) : all;
@@ -108,7 +108,7 @@ double flops_of(std::string_view name, const std::vector<at::Tensor>& in,
     return has(name, "backward") ? attention_flops(in[1], in[2], true)
                                  : attention_flops(in[0], in[1], false);
   if (name == "aten::convolution_backward" && in.size() > 2) {
-    // The gradients of the input and of the kernel; that of the bias is no product.
+    // The input and kernel gradients; the bias gradient is not a product.
     const auto products = std::count_if(out.begin(), out.end(),
                                         [](const at::Tensor& each) { return each.dim() > 1; });
     return static_cast<double>(products) * convolution_flops(in[0], in[2]);
@@ -118,12 +118,12 @@ double flops_of(std::string_view name, const std::vector<at::Tensor>& in,
   return 0;
 }
 
-// Operators that count as one, whatever they call.
+// Operators that count as one, regardless of the operators that they call.
 bool counts_as_one(std::string_view name) {
   if (!name.starts_with("aten::")) return false;
   for (const char* part : {"convolution", "_scaled_dot_product_", "mm", "_norm", "gelu", "softmax"})
     if (has(name, part)) return true;
-  // Operands of different types: a GPU converts them on the way, a CPU copies them first.
+  // Operands of different types: a GPU converts them on the fly, a CPU copies them first.
   for (const std::string_view arithmetic : {"aten::add", "aten::sub", "aten::mul", "aten::div"})
     if (name == arithmetic ||
         (name.starts_with(arithmetic) && name.substr(arithmetic.size()) == "_"))

@@ -18,7 +18,7 @@ bool is_out_of_memory(const std::exception& error) {
       of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
   // c10/core/impl/alloc_cpu.cpp has two wordings. The others come from cudaMalloc and
   // cudaHostAlloc, cuBLAS, cuDNN (7 and later, 9) and NCCL, for which LibTorch throws a plain
-  // c10::Error. cuBLAS says NOT_INITIALIZED if there is no room for its handle.
+  // c10::Error. cuBLAS returns NOT_INITIALIZED if there is no memory for its handle.
   constexpr std::array<std::string_view, 10> kWordings = {
       "DefaultCPUAllocator: can't allocate memory",
       "DefaultCPUAllocator: not enough memory",

@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-// Returns `bytes` bytes, a multiple of the page size; null if the driver does not lock them.
+// Returns `bytes` bytes, a multiple of the page size; null if the driver does not pin them.
 void* lock(size_t bytes) {
   static auto* const pin = cuda_function<const char*(void*, size_t)>("bvtrain_cuda_pin");
   void* const memory =
@@ -24,7 +24,7 @@ void* lock(size_t bytes) {
   if (memory == MAP_FAILED) {
     throw c10::OutOfMemoryError(
         {__func__, __FILE__, __LINE__},
-        fmt::format("no page-locked memory of {} bytes: the host has no memory left", bytes));
+        fmt::format("cannot pin {} bytes of memory: the host has no memory left", bytes));
   }
   ::madvise(memory, bytes, MADV_HUGEPAGE);
   const char* const why = pin(memory, bytes);
@@ -33,8 +33,8 @@ void* lock(size_t bytes) {
   static std::once_flag told;
   std::call_once(told, [&] {
     log::warn(
-        "cannot lock {} bytes of memory for copies to the GPU ({}): LibTorch allocates such "
-        "memory instead, in sizes of powers of two",
+        "cannot pin {} bytes of memory for copies to the GPU ({}): LibTorch allocates pinned "
+        "memory instead, in powers of two",
         bytes, why);
   });
   return nullptr;

@@ -20,12 +20,12 @@ namespace bv {
 namespace {
 
 constexpr auto kPeriod = std::chrono::milliseconds(20);
-// A run alone waits 1 to 3 % of the time, for its loader's threads. Beside another busy process it
-// waits 35 to 50 %, throttled or not.
+// A run that is alone waits 1 to 3 % of the time, for its loader's threads. Next to another busy
+// process it waits 35 to 50 %, throttled or not.
 constexpr double kContended = 0.2, kFree = 0.1;
 constexpr int64_t kBusyWindow = 40'000'000, kFreeWindow = 500'000'000;  // nanoseconds
 
-// An OpenMP team that only sleeps. libgomp counts its threads all the same.
+// An OpenMP team that only sleeps. libgomp still counts its threads.
 class IdleTeam {
  public:
   explicit IdleTeam(int threads) : thread_([this, threads] { hold(threads); }) {}
@@ -63,7 +63,7 @@ std::unique_ptr<IdleTeam> make_team(int threads) {
   }
 }
 
-// The time in nanoseconds that a thread was able to run but waited for a core; -1: not known.
+// The time in nanoseconds that a thread was runnable but waited for a core; -1: unknown.
 class WaitClock {
  public:
   WaitClock()
@@ -147,7 +147,7 @@ SpinThrottle::SpinThrottle(int compute_threads) {
   if (compute_threads < 2 || std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY"))
     return;
   if (WaitClock().read() < 0) return;
-  // Makes libgomp manage one thread more than there are cores.
+  // Makes libgomp manage one more thread than there are cores.
   impl_ = std::make_unique<Impl>(std::max(omp_get_num_procs() - compute_threads, 0) + 1);
 }
 

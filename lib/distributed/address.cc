@@ -24,7 +24,7 @@
 namespace bv {
 namespace {
 
-constexpr double kPollInterval = 0.1;  // seconds between two checks whether to go on waiting
+constexpr double kPollInterval = 0.1;  // seconds between two checks whether to keep waiting
 
 struct Socket {
   explicit Socket(int fd) : fd(fd) {}
@@ -101,7 +101,7 @@ std::string source_address(const std::string& address, int port) {
 // Returns this machine's address for other hosts: that of the default route or, if there is none,
 // of any interface.
 std::string external_address() {
-  const std::string routed = source_address("192.0.2.1", 9);  // TEST-NET-1, an address outside
+  const std::string routed = source_address("192.0.2.1", 9);  // TEST-NET-1, an external address
   if (!routed.empty() && !is_loopback(routed)) return routed;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return "";
@@ -143,7 +143,7 @@ std::string resolve(const std::string& host, bool reachable, const std::string& 
                 fmt::format("cannot resolve the host '{}': {}", host,
                             error ? ::gai_strerror(error) : "no address"));
   if (!reachable || !is_loopback(found)) return found;
-  // A loopback address given as a number is what the user wants (network namespaces, tests).
+  // A numeric loopback address is intended (network namespaces, tests).
   if (found == host) return found;
   if (std::string address = chosen_interface(); !address.empty()) return address;
   const std::string external = external_address();

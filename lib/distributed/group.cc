@@ -42,7 +42,7 @@ int tree_children(int rank, int root, int size) {
   return children;
 }
 
-// Adds this rank to `key` and waits until all ranks have done so, for `limit` seconds at most.
+// Adds this rank to `key` and waits at most `limit` seconds until all ranks have done so.
 void arrive_and_wait(Store& store, const std::string& key, int size, double limit = kShutdownWait) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(limit);
@@ -51,8 +51,8 @@ void arrive_and_wait(Store& store, const std::string& key, int size, double limi
     std::this_thread::sleep_for(std::chrono::microseconds(1000 + 50 * size));
 }
 
-// Adds the collective to the trace when it has ended, from the thread of Gloo that ended it. NCCL's
-// work counts as done once it is queued on the device, so it gets no entry.
+// Adds a finished collective to the trace, on the Gloo thread that finished it. NCCL's work counts
+// as done once it is queued on the device, so it gets no entry.
 void trace_end(c10d::Work& work, const char* what, int64_t begun) {
   const auto future = work.getFuture();
   if (!future->devices().empty()) return;
@@ -88,8 +88,8 @@ struct Group::Impl {
     cuda.reset();
     cpu.reset();
   }
-  // Starts a collective, counts it, and reports it to `watch`. `finish` runs on the thread that
-  // waits. `by_all`: whether its end proves that all ranks have joined it.
+  // Starts a collective, counts it, and reports it to `watch`. `finish` runs on the waiting thread.
+  // `by_all`: whether the collective's end proves that all ranks have joined it.
   Pending begin(const char* what, double bytes_sent, const std::function<WorkPointer()>& start,
                 std::function<void()> finish = {}, bool by_all = true);
 };
@@ -211,7 +211,8 @@ std::shared_ptr<Group> Group::join(const RankLayout& layout, const GroupOptions&
       auto* const make = cuda_function<MakeNccl>("bvtrain_cuda_nccl");
       make(keys, layout.rank, layout.size, options.cuda, impl->cuda);
     }
-    // A rank that continues and fails at once must not close connections that others still open.
+    // A rank that continues and fails immediately must not close connections that others are still
+    // opening.
     arrive_and_wait(*impl->store, "connected", layout.size, startup);
   } catch (const std::exception& error) {
     impl->watch->failed(number, "connect", error.what());
@@ -330,7 +331,7 @@ std::vector<std::string> Group::gather_text(const std::string& text, const char*
   if (!communicates(what)) return {text};
   const int64_t length[] = {std::ssize(text)};
   const int64_t longest = all_max(length, what)[0];
-  // Length, then the text, padded to the longest.
+  // Length, then the string, padded to the longest.
   const int64_t width = longest + 8;
   at::Tensor mine = at::zeros({width}, at::kByte), all = at::empty({size_ * width}, at::kByte);
   std::memcpy(mine.mutable_data_ptr(), length, 8);
@@ -394,7 +395,7 @@ void Group::finish() {
     // barrier.
     arrive_and_wait(*impl->store, "passed", size_);
     impl->close();
-    // The store ends last: its host waits until all others have used it for the last time.
+    // The store ends last: its host waits until all others no longer need it.
     if (impl->server)
       arrive_and_wait(*impl->store, "gone", size_);
     else
@@ -410,7 +411,7 @@ void Group::finish() {
 }
 
 // Why _exit: the other ranks have ended or are about to, so destructors that wait for a collective
-// or for the threads of c10d would never return.
+// or for c10d's threads would never return.
 void abort_group(Exit code, const std::string& line) {
   const std::shared_ptr<Group::Impl> impl = live_group();
   if (!impl) return;

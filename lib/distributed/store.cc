@@ -16,8 +16,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// c10d prints a warning for every refused connection attempt and every garbled request. Our own
-// messages report what matters.
+// c10d prints a warning for every refused connection and every malformed request. Our own messages
+// report what matters.
 void silence_c10d_warnings() {
   if (FLAGS_caffe2_log_level < 2) FLAGS_caffe2_log_level = 2;  // errors
 }

@@ -1,6 +1,6 @@
-// calibration: how far the confidence of a classifier is from its accuracy (Guo et al., "On
-// calibration of modern neural networks", ICML 2017). Examples are put into equal bins (lo, hi] by
-// the probability of the highest logit. The weight of an example is its largest label, as in
+// calibration: how far a classifier's confidence is from its accuracy (Guo et al., "On calibration
+// of modern neural networks", ICML 2017). Examples are grouped into equal-width bins (lo, hi] by
+// the probability of the highest logit. An example's weight is its largest label, as in
 // `classification`. big_vision has no such evaluator.
 #include <ATen/Functions.h>
 
@@ -18,25 +18,24 @@ namespace {
 
 const KeyTable keys(
     "evals.*: calibration",
-    {"Measures how far the confidence of a classifier is from its accuracy: of the predictions "
-     "with a probability of 0.8, 80 % should be right. Predictions are sorted into bins by their "
-     "probability, which the report shows. The metric `ece` is the mean over bins, weighted by "
-     "their predictions, of |accuracy - confidence|, `mce` is the largest over the bins, "
-     "`confidence` the mean probability of the predictions, and `prec@1` the share of correct "
+    {"Measures how well the confidence of a classifier matches its accuracy: of the predictions "
+     "with a probability of 0.8, 80 % should be right. Predictions are binned by their "
+     "probability; the report shows the bins. The metric `ece` is the mean of |accuracy - "
+     "confidence| over bins, weighted by their predictions. `mce` is the maximum over bins, "
+     "`confidence` the mean probability of the predictions, and `prec@1` the fraction of correct "
      "ones.",
      "type: calibration\n"
      "data: {name: digits, split: test}\n"
      "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
      "keep(\"image\", \"labels\")"},
     {{"label_key", "string", "labels",
-      "Name of the feature with the labels, one number per class, as the op `onehot` makes them. "
-      "The weight of an example is its largest label: 1 for one-hot labels, 0 without any class."},
+      "Name of the feature with the labels, one number per class, as made by the op `onehot`. The "
+      "weight of an example is its largest label: 1 for one-hot labels, 0 without any class."},
      {"bins", "int 1..10000", "15",
-      "Number of bins, which divide the probabilities from 0 to 1 into equal parts. More bins show "
-      "more detail but need more examples, since `ece` and `mce` grow with the noise of bins with "
-      "few examples."},
+      "Number of bins of equal width between probabilities 0 and 1. More bins show more detail but "
+      "need more examples: the noise of bins with few examples increases `ece` and `mce`."},
      {"probabilities", "'softmax' | 'sigmoid'", "= sigmoid if loss is sigmoid_xent, else softmax",
-      "How the outputs of the model become probabilities."}},
+      "How to turn the model's outputs into probabilities."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMostBins = 10000;
@@ -67,7 +66,7 @@ class Calibration : public Evaluator {
   }
 
   void run(const EvalContext& context, const Measure& emit) override {
-    std::vector<EvalDetails::Bin> bins(bins_);  // hold sums until finish() divides them
+    std::vector<EvalDetails::Bin> bins(bins_);  // contain sums until finish() divides them
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor logits = context.predict(batch, {}).at("logits").to(at::kDouble);
       const at::Tensor labels = dense_labels(batch, label_key_, name_);

@@ -1,9 +1,9 @@
-// class_metrics: metrics that are counted or ranked class by class: precision, recall, F1, AUROC,
-// average precision and others, for images with one class or with several. The values are those of
-// scikit-learn (scripts/golden/scikit_learn.py). big_vision has no such evaluator.
+// class_metrics: metrics that are counted or ranked per class: precision, recall, F1, AUROC,
+// average precision and others, for single-label and multi-label images. The values equal
+// scikit-learn's (scripts/golden/scikit_learn.py). big_vision has no such evaluator.
 //
-// The outputs of all examples are gathered in the order of the data, and rank 0 computes in
-// float64, so that the number of ranks changes nothing.
+// The outputs of all examples are gathered in data order, and rank 0 computes in float64, so the
+// results do not depend on the number of ranks.
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/zeros.h>
 
@@ -26,46 +26,46 @@ const KeyTable keys(
     "evals.*: class_metrics",
     {"Measures a classifier class by class, on images with one class or, with `multilabel`, with "
      "any number: precision, recall, F1, area under the ROC curve (AUROC), average precision (AP), "
-     "log loss and Brier score, with the values of scikit-learn. Labels may also be shares of "
-     "classes (`soft_labels`). `metrics` chooses among them. The report shows a table of the "
-     "classes, ROC and precision-recall curves, and the confusion "
-     "matrix. The outputs of all examples are in memory at once, 4 bytes for each class of each.",
+     "log loss and Brier score, with the values of scikit-learn. `metrics` selects some of them. "
+     "Labels may also be soft (`soft_labels`). The report shows a table of the classes, ROC and "
+     "precision-recall curves, and the confusion matrix. The outputs of all examples are in memory "
+     "at once, 4 bytes per class and example.",
      "type: class_metrics\n"
      "data: {name: digits, split: test}\n"
      "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
      "keep(\"image\", \"labels\")\n"
      "log_epochs: 1"},
-    {{"metrics", "list of string", "= those that fit, see below",
-      "Metrics to compute, in this order. Words with an average: `precision`, `recall` and `f1` "
-      "with `_macro`, `_micro`, `_weighted` or `_per_class`; `auroc` with `_macro`, `_weighted` or "
-      "`_per_class`; `map` (the mean of the APs), `ap_weighted` and `ap_per_class`. Others: "
-      "`accuracy`, `balanced_accuracy`, `top<k>` such as `top5`, `log_loss` and `brier`. `brier` "
-      "is the mean over the images of the sum over the classes of (probability - label)^2; for two "
-      "classes it is half of that, as in scikit-learn, and with `multilabel` the mean over the "
-      "classes. The precision of a class that is never predicted is 0, as with zero_division=0 of "
-      "scikit-learn; a class that neither occurs nor is predicted does not count in `_macro`, "
-      "except with `multilabel`, where it counts as 0. AUROCs leave out classes that no example or "
-      "every example has, and APs those that none has. `_per_class` gives one metric per class, "
-      "such as `f1@cat`. By default these are accuracy, balanced_accuracy, precision_macro, "
-      "recall_macro, f1_macro, auroc_macro, map, log_loss and brier; with `multilabel` f1_micro in "
-      "place of balanced_accuracy.",
+    {{"metrics", "list of string", "= those that apply, see below",
+      "Metrics to compute, in this order. Averaged: `precision`, `recall` and `f1` with `_macro`, "
+      "`_micro`, `_weighted` or `_per_class`; `auroc` with `_macro`, `_weighted` or `_per_class`; "
+      "`map` (the mean of the APs), `ap_weighted` and `ap_per_class`. Others: `accuracy`, "
+      "`balanced_accuracy`, `top<k>` such as `top5`, `log_loss` and `brier`. `brier` is the mean "
+      "over the images of the sum over the classes of (probability - label)^2; for two classes it "
+      "is half of that, as in scikit-learn, and with `multilabel` the mean over classes. The "
+      "precision of a class that is never predicted is 0, as with zero_division=0 of scikit-learn; "
+      "a class that neither occurs nor is predicted does not count in `_macro`, except with "
+      "`multilabel`, where it counts as 0. AUROC leaves out classes that no example or every "
+      "example has, and AP those that none has. `_per_class` gives one metric per class, such as "
+      "`f1@cat`. The default is accuracy, balanced_accuracy, precision_macro, recall_macro, "
+      "f1_macro, auroc_macro, map, log_loss and brier; with `multilabel` f1_micro replaces "
+      "balanced_accuracy.",
       "[f1_macro, auroc_macro, top5]"},
      {"label_key", "string", "labels",
-      "Name of the feature with the right classes: one number per class, 0 or 1, as the op "
-      "`onehot` makes them, or a whole number that is the class. An image without any class is "
-      "left out, but with `multilabel` it counts."},
+      "Name of the feature with the true classes: one number per class, 0 or 1, as made by the op "
+      "`onehot`, or the index of the class. An image without any class is left out, but with "
+      "`multilabel` it counts."},
      {"multilabel", "bool", "false",
-      "Whether an image may have several classes or none. Each class is then judged for itself, "
-      "with the sigmoid of its output as probability; otherwise probabilities are the softmax of "
-      "all outputs. Give `true` for models trained with `multilabel: true`."},
+      "Whether an image may have several classes or none. Each class is then treated "
+      "independently, with the sigmoid of its output as probability; otherwise probabilities are "
+      "the softmax of all outputs. Use `true` for models trained with `multilabel: true`."},
      {"soft_labels", "bool", "false",
-      "Whether labels are shares of classes. `log_loss` and `brier` then measure the distance to "
-      "the shares. For the other metrics the class with the largest share is right, of equal ones "
-      "the lowest class. The shares of an image must add up to 1; an image whose shares are all 0 "
-      "is left out. With `multilabel`, each share may be anything from 0 to 1, and all classes "
-      "with at least 0.5 are right."},
+      "Whether labels are fractions of classes (soft labels). `log_loss` and `brier` then use "
+      "these fractions. For the other metrics the class with the largest fraction is the true one, "
+      "in a tie the lowest class. The fractions of an image must add up to 1; an image with only 0 "
+      "is left out. With `multilabel`, each fraction may be anything from 0 to 1, and classes with "
+      "at least 0.5 are true."},
      {"threshold", "float 0..1", "0.5",
-      "With `multilabel`, the probability from which on a class counts as predicted."}},
+      "With `multilabel`, the minimum probability of a predicted class."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr double kNotComputed = 0;
@@ -287,8 +287,8 @@ class ClassMetrics : public Evaluator {
   }
 
   // Returns the rows of a batch that count, and the labels of these m rows: the class, (m) int64;
-  // with `multilabel` 0 or 1 for each class, (m, classes) uint8; with `soft_labels` the shares of
-  // the classes, (m, classes) float32.
+  // with `multilabel` 0 or 1 for each class, (m, classes) uint8; with `soft_labels` each class's
+  // share, (m, classes) float32.
   CollectedRows rows_of(const Batch& batch, int64_t classes) const {
     const at::Tensor labels = labels_in(batch);
     at::Tensor keep = batch.at("_mask");  // (n) bool
@@ -305,8 +305,8 @@ class ClassMetrics : public Evaluator {
     if (soft_) return soft_rows_of(batch, labels, keep);
     const at::Tensor neither = labels.ne(0).logical_and(labels.ne(1)).any(1).logical_and(keep);
     check_rows(batch, neither,
-               "has values that are neither 0 nor 1; if they are shares of classes, "
-               "add soft_labels: true");
+               "has values that are neither 0 nor 1; if they are fractions of classes, add "
+               "soft_labels: true");
     if (multilabel_) {
       const at::Tensor rows = keep.nonzero().squeeze(1);
       return {rows, labels.index_select(0, rows).to(at::kByte)};
@@ -317,15 +317,15 @@ class ClassMetrics : public Evaluator {
     return {rows, labels.argmax(1).index_select(0, rows)};
   }
 
-  // The part of rows_of() for soft labels. labels (n, classes) float32: the shares; keep (n) bool:
-  // false for rows that pad the batch.
+  // rows_of() for soft labels. labels (n, classes) float32: the shares; keep (n) bool: false for
+  // padding rows.
   CollectedRows soft_rows_of(const Batch& batch, const at::Tensor& labels, at::Tensor keep) const {
     const at::Tensor within = labels.ge(0).logical_and(labels.le(1)).all(1);
-    check_rows(batch, within.logical_not().logical_and(keep), "has shares outside of 0 .. 1");
+    check_rows(batch, within.logical_not().logical_and(keep), "has fractions outside 0 .. 1");
     if (!multilabel_) {
       keep = keep.logical_and(labels.ne(0).any(1));
       const at::Tensor off = labels.sum(1).sub(1).abs().gt(kShareTolerance).logical_and(keep);
-      check_rows(batch, off, "has shares that do not add up to 1");
+      check_rows(batch, off, "has fractions that do not add up to 1");
     }
     const at::Tensor rows = keep.nonzero().squeeze(1);
     return {rows, labels.index_select(0, rows).contiguous()};
@@ -340,8 +340,8 @@ class ClassMetrics : public Evaluator {
                             input_.data().describe(batch.at("_id")[row].item<int64_t>()), why));
   }
 
-  // Returns the classes that are right, given the labels from rows_of(): (n) int64, or with
-  // `multilabel` (n, classes) uint8.
+  // Returns the correct classes, given the labels from rows_of(): (n) int64, or with `multilabel`
+  // (n, classes) uint8.
   at::Tensor right_classes(const at::Tensor& labels) const {
     if (!soft_) return labels;
     return multilabel_ ? labels.ge(0.5).to(at::kByte) : labels.argmax(1);
@@ -371,7 +371,7 @@ class ClassMetrics : public Evaluator {
     return names;
   }
 
-  // `scores` is null on all ranks but rank 0.
+  // `scores` is null on all ranks except rank 0.
   void emit_metrics(const EvalContext& context, int64_t classes, const ClassScores* scores,
                     const Measure& emit) const {
     const std::vector<std::string> ends = class_name_ends(class_names(classes));
@@ -396,9 +396,9 @@ class ClassMetrics : public Evaluator {
   const std::string name_, label_key_;
   const bool multilabel_, soft_;
   const double threshold_;
-  const int64_t num_classes_;  // of the model; 0 if not known
+  const int64_t num_classes_;  // of the model; 0 if unknown
   std::vector<ClassMetric> metrics_;
-  mutable EvalInput input_;  // opens its data when it is asked for them
+  mutable EvalInput input_;  // opens its data on first use
 };
 
 const Register<Evaluator, ClassMetrics> registered("class_metrics");

@@ -1,8 +1,8 @@
 // classification: accuracy and loss on dense labels, which may be one-hot, multi-hot or all zero.
 // Follows big_vision's evaluators/classification.py, class Evaluator; prec@5 is not in big_vision.
 //
-// The weight of an example is its largest label, so examples without a label do not count. A guess
-// is right if its class is positive in the label; of equal logits the lowest class counts.
+// An example's weight is its largest label, so examples without a label do not count. A guess is
+// correct if its class is positive in the label; of equal logits the lowest class counts.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
@@ -20,8 +20,8 @@ namespace {
 
 const KeyTable keys(
     "evals.*: classification",
-    {"Measures how often a classifier is right, and its loss. The metric `prec@1` is the share of "
-     "examples whose highest output belongs to a right class, `prec@5` the share with a right "
+    {"Measures the accuracy of a classifier and its loss. The metric `prec@1` is the fraction of "
+     "examples whose highest output belongs to a true class, `prec@5` the fraction with a true "
      "class among the five highest (only with more than five classes), and `loss` the mean loss. "
      "The report shows the confusion matrix of up to 1000 classes and the most confident mistakes.",
      "type: classification\n"
@@ -35,16 +35,16 @@ const KeyTable keys(
       "Loss whose mean is the metric `loss`, usually the same as the key `loss` of the run. Labels "
       "are not smoothed."},
      {"label_key", "string", "labels",
-      "Name of the feature with the labels, one number per class, as the op `onehot` makes them. "
-      "If an image has several classes, predicting any of them is correct. The weight of an "
-      "example is its largest label: 1 for one-hot labels, 0 without any class."}},
+      "Name of the feature with the labels, one number per class, as made by the op `onehot`. If "
+      "an image has several classes, predicting any of them is correct. The weight of an example "
+      "is its largest label: 1 for one-hot labels, 0 without any class."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMaxConfusionClasses = 1000;
 constexpr size_t kWrongImages = 24;
 constexpr int64_t kWrongImageSide = 128;  // larger images are subsampled for the report
 
-// Sums over a pass. They are tensors, so that no batch waits for a value.
+// Sums over a pass. They are tensors, so that no batch waits for a device value.
 struct ClassificationSums {
   at::Tensor weight, correct1, correct5, loss;  // scalars, float64
   at::Tensor confusion;                         // (classes * classes) float64, [truth][guess]
@@ -104,15 +104,15 @@ class WrongExamples {
     keep_surest();
   }
 
-  // Returns the examples with their names, and with their images as they are in the data set,
-  // before preprocessing. An image that cannot be read or decoded is left out.
+  // Returns the examples with their names and their images from the data set, before
+  // preprocessing. Omits an image that cannot be read or decoded.
   std::vector<EvalDetails::Wrong> with_pictures(const Dataset& data) {
     std::sort(entries_.begin(), entries_.end(), surer);
     for (auto& entry : entries_) {
       entry.name = data.describe(entry.index);
       try {
         add_picture(data.read(entry.index), entry);
-      } catch (const Error&) {  // the metrics are right without it, and pp may not decode it either
+      } catch (const Error&) {  // metrics do not need it, and pp may not decode it either
       }
     }
     return std::move(entries_);
@@ -259,7 +259,7 @@ class Classification : public Evaluator {
   const std::string name_;
   std::unique_ptr<Loss> loss_;
   const std::string label_key_;
-  const int64_t num_classes_;  // of the model; 0 if not known
+  const int64_t num_classes_;  // of the model; 0 if unknown
   EvalInput input_;
 };
 

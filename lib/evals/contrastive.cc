@@ -14,8 +14,8 @@ namespace bv {
 namespace {
 
 constexpr TableText kText = {
-    "Measures how well images and texts of stored pairs of embeddings find each other. The metric "
-    "`ncorrect_minibatch` is the share of images whose own text fits best, and `loss` the mean "
+    "Measures how well stored embeddings match images with their texts. The metric "
+    "`ncorrect_minibatch` is the fraction of images whose own text fits best, and `loss` the mean "
     "over pairs of half the sum of two cross entropies: of the text given the image, and of the "
     "image given the text. The model is not used.",
     "type: contrastive\n"
@@ -26,20 +26,19 @@ constexpr KeyText kKeys[] = {
     {"image", "string", "zimg",
      "Name of the array with the embeddings of the images, one row each.", "", "-"},
     {"text", "string", "ztxt",
-     "Name of the array with the embeddings of the texts. It has the shape of that of the images, "
+     "Name of the array with the embeddings of the texts. It has the shape of the images' array, "
      "and row i belongs to image i.",
      "", "-"},
     {"t", "float", "= the number t in the file, or 1",
-     "Factor by which the dot product of an image and a text is multiplied, that is, 1 divided by "
-     "the temperature.",
-     "10", "-"},
+     "Factor of the dot product of an image and a text: the inverse of the temperature.", "10",
+     "-"},
     {"mask", "string", "mask",
-     "Name of an array of whole numbers, one per pair: pairs where it is 0 are left out. Without "
-     "this key the file need not have the array, and then all pairs count.",
+     "Name of an array of integers, one per pair: pairs where it is 0 are left out. Without this "
+     "key the array may be missing, and then all pairs count.",
      "", "-"},
     {"minibatch", "int >= 1", "= all pairs",
-     "Number of pairs that are compared with each other, in the order of the rows. Both metrics "
-     "depend on it: among fewer pairs it is easier to find the right one.",
+     "Number of pairs to compare with each other, in the order of the rows. Both metrics depend on "
+     "it: among fewer pairs the right one is easier to find.",
      "1024", "-"},
 };
 const KeyTable keys("evals.*: contrastive", kText, {}, kKeys);

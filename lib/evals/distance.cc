@@ -1,8 +1,8 @@
 // distance (also proj.distill.distance): distances between the outputs of a student and a teacher.
 // Follows big_vision's evaluators/proj/distill/distance.py, `dist` and class Evaluator.
 //
-// The student is the model, or a stored array; the teacher's outputs are stored with the data. What
-// is not one vector per example is flattened.
+// The student is the model, or a stored array; the teacher's outputs are stored with the data.
+// Outputs are flattened to one vector per example.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
@@ -17,10 +17,10 @@ namespace bv {
 namespace {
 
 constexpr TableText kText = {
-    "Measures how far the outputs of the model, the student, are from those of another model, the "
-    "teacher, which are stored with the data. For each entry of `distances` there are the metrics "
+    "Measures the distance between the outputs of the model (student) and those of another model "
+    "(teacher), which are stored with the data. Each entry of `distances` gives the metrics "
     "`<entry>/avg`, `<entry>/min` and `<entry>/max` over the examples and `<entry>/all`, their "
-    "number, where `<entry>` is made of its keys and values: `kind=agree_k=5`.",
+    "number. `<entry>` joins its keys and values, as in `kind=agree_k=5`.",
     "type: distance\n"
     "data: {name: npz, fname: teacher.npz}\n"
     "pp_fn: value_range(-1, 1)|keep(\"image\", \"logits\")\n"
@@ -32,50 +32,48 @@ constexpr KeyText kKeys[] = {
      "Distances to measure, at least one. Each has a `kind` and at most one argument.",
      "[{kind: kl, t: 2}, {kind: agree, k: 5}]"},
     {"what", "[string, string]", "[logits, logits]",
-     "What is compared: the name of an output or activation of the model, and that of the feature "
-     "of the data with the output of the teacher. With `file` both are names of arrays. Anything "
-     "but one vector per example is flattened to one.",
+     "What to compare: the name of an output or activation of the model, and that of the data's "
+     "feature with the teacher's output. With `file` both are names of arrays. Each example is "
+     "flattened to one vector.",
      "[pre_logits, teacher_features]"},
     {"file", "string", "none",
-     "An npz file that holds the outputs of student and teacher, one row per example. Give it in "
-     "place of `data`, `pp_fn`, `batch_size` and the other keys of the data; the model is then not "
-     "used.",
+     "An npz file with the outputs of student and teacher, one row per example. Give it instead of "
+     "`data`, `pp_fn`, `batch_size` and the other keys of the data; the model is then not used.",
      "outputs.npz", "-"},
     {"data", "map of input.data", "none",
-     "Data set with the images and the outputs of the teacher, with the same keys as `input.data`. "
-     "It is required unless `file` is given.",
+     "Data set with the images and the teacher's outputs, with the same keys as `input.data`. It "
+     "is required unless `file` is given.",
      "{name: npz, fname: teacher.npz}"},
     {"pp_fn", "string", "\"\"",
-     "Preprocessing of each example: ops joined by `|`, as in `input.pp` but without random "
-     "augmentation. They must keep the image and the output of the teacher.",
+     "Preprocessing of each example: ops as in `input.pp`, without random augmentation. They must "
+     "keep the image and the teacher's output.",
      "value_range(-1, 1)|keep(\"image\", \"logits\")"},
 };
 const KeyTable keys("evals.*: distance", kText, {}, kKeys, kEvalLoaderKeys);
 const KeyTable full_name_keys("evals.*: proj.distill.distance", kText, {}, kKeys, kEvalLoaderKeys);
 const KeyTable distance_keys(
     "evals.*.distances",
-    {"A distance between student and teacher. With the vector S of the student and the vector T of "
-     "the teacher, `l2` is sum((S - T)^2), `euclidean` is sqrt(sum((S - T)^2) + epsilon), and "
-     "`logsoftmax_euclidean` is the same for the logarithms of softmax(S) and softmax(T). Then "
-     "`kl` is t^2 KL(softmax(T / t) || softmax(S / t)), `hard` is the cross entropy of S to the "
-     "best class of T, smoothed by ls, minus the entropy of that label, and `agree` is 1 if the "
-     "best class of T is among the k best of S, else 0.",
+    {"A distance between the student's vector S and the teacher's vector T. `l2` is sum((S - "
+     "T)^2), `euclidean` is sqrt(sum((S - T)^2) + epsilon), and `logsoftmax_euclidean` is the same "
+     "for the logarithms of softmax(S) and softmax(T). Then `kl` is t^2 KL(softmax(T / t) || "
+     "softmax(S / t)), `hard` is the cross entropy of S to the best class of T, smoothed by ls, "
+     "minus the entropy of that label, and `agree` is 1 if the best class of T is among the k best "
+     "of S, else 0.",
      "kind: agree\nk: 5", "evaluators/proj/distill/distance.py dist"},
     {{"kind", "'agree' | 'euclidean' | 'hard' | 'kl' | 'l2' | 'logsoftmax_euclidean'", "required",
-      "How the distance is computed. Take `kl`, `hard` or `agree` for the outputs of classifiers "
-      "and `euclidean` or `l2` for other vectors."},
+      "Kind of distance. Use `kl`, `hard` or `agree` for the outputs of classifiers and "
+      "`euclidean` or `l2` for other vectors."},
      {"k", "int >= 1", "1",
-      "Only of `agree`: among how many classes of the student the best class of the teacher must "
-      "be, at most the number of all classes."},
+      "Only for `agree`: the teacher's best class must be among this many best classes of the "
+      "student. At most the number of classes."},
      {"epsilon", "float >= 0", "1e-12",
-      "Only of `euclidean` and `logsoftmax_euclidean`: what is added below the square root.", "",
-      "-"},
+      "Only for `euclidean` and `logsoftmax_euclidean`: the number added under the root.", "", "-"},
      {"t", "float > 0", "1",
-      "Only of `kl`: the temperature. A high one gives more weight to the classes that the teacher "
+      "Only for `kl`: the temperature. A higher one gives more weight to classes that the teacher "
       "considers unlikely."},
      {"ls", "float 0..<1", "0",
-      "Only of `hard`: how much of the label is spread evenly over the other classes, from 0 to "
-      "below 1. `label_smoothing` spreads it over all classes."}});
+      "Only for `hard`: the fraction of the label spread evenly over the other classes, at least 0 "
+      "and below 1. `label_smoothing` spreads it over all classes."}});
 
 // student, teacher: (n, d) float64. Returns (n) float64.
 using Measured = std::function<at::Tensor(const at::Tensor& student, const at::Tensor& teacher)>;
@@ -125,7 +123,7 @@ Measured read_agree(const Config& config) {
           Exit::usage, "",
           fmt::format("distance 'agree': k is {}, but the vectors have {} entries", k, s.size(1)));
     }
-    // The sort is stable, so that of several equal entries the first one counts.
+    // The sort is stable, so that the first of several equal entries counts.
     const at::Tensor order = at::argsort(s, /*stable=*/true, /*dim=*/1, /*descending=*/true);
     return order.slice(1, 0, k).eq(t.argmax(1, /*keepdim=*/true)).any(1).to(at::kDouble);
   };

@@ -1,6 +1,6 @@
-// fewshot_lsr: accuracy of a linear regression that is fitted to the representations of a few
-// examples of each class. Follows big_vision's evaluators/fewshot_lsr.py, class Evaluator; a list
-// of l2_reg and data sets given as mappings are not in big_vision.
+// fewshot_lsr: accuracy of a linear regression fitted to the representations of a few examples per
+// class. Follows big_vision's evaluators/fewshot_lsr.py, class Evaluator; a list of l2_reg and data
+// sets given as mappings are not in big_vision.
 #include <algorithm>
 
 #include "lib/config/key_table.h"
@@ -18,10 +18,10 @@ namespace {
 const KeyTable keys(
     "evals.*: fewshot_lsr",
     {"Measures how useful the model's representations are for new classes: it fits a linear "
-     "regression to a few examples of each class of another data set. The metric "
+     "regression to a few examples per class of another data set. The metric "
      "`<dataset>_<n>shot-seed-<seed>` is the accuracy on the test split after fitting to n "
-     "examples per class, which each seed chooses at random; with several `l2_reg` it ends in "
-     "`-l2-<value>`. Before it stands `a/` if `display_first` names it, otherwise `z/`.",
+     "examples per class, which each seed chooses at random. With several `l2_reg` it ends in "
+     "`-l2-<value>`. Its prefix is `a/` if `display_first` names it, otherwise `z/`.",
      "type: fewshot_lsr\n"
      "datasets:\n"
      "  digits: [digits, train, test]\n"
@@ -31,44 +31,43 @@ const KeyTable keys(
      "shots: [1, 5]",
      "evaluators/fewshot_lsr.py Evaluator"},
     {{"datasets", "map of ([string, string, string] | map of evals.*.datasets.*)", "required",
-      "Data sets, under names of your choice, which the metrics have. A data set is a list of the "
-      "source, the training split and the test split, or a mapping with `train` and `test` if the "
-      "source needs more keys. They need not have the classes of the training data.",
+      "Data sets, under names of your choice that the metrics contain. Each is a list [source, "
+      "training split, test split], or a mapping with `train` and `test` if the source needs more "
+      "keys. They need not have the classes of the training data.",
       "{digits: [digits, train, test]}"},
      {"data_dir", "string", "\"\"",
-      "Folder of the data sets that are given as lists: their `data_dir`. Leave it out for sources "
-      "that have no folder.",
+      "The `data_dir` of the data sets that are given as lists. Leave it out for sources without a "
+      "folder.",
       "data/cifar100"},
      {"pp_train", "string", "\"\"",
-      "Preprocessing of the training splits: ops joined by `|`, as in `input.pp`. They must make a "
-      "float `image` of one size for all examples, and the `label`, the class as a number.",
+      "Preprocessing of the training splits: ops as in `input.pp`. They must produce a float "
+      "`image` of one size for all examples, and the `label`, the class as a number.",
       "decode|resize(224)|value_range(-1, 1)|keep(\"image\", \"label\")"},
      {"pp_eval", "string", "\"\"",
       "Preprocessing of the test splits, usually the same as `pp_train`.",
       "decode|resize(224)|value_range(-1, 1)|keep(\"image\", \"label\")"},
      {"shots", "list of int >= 1", "[1, 5, 10, 25]",
       "Numbers of training examples per class; each gives a metric. A class with fewer examples "
-      "takes part with all it has."},
+      "uses all of them."},
      {"l2_reg", "float >= 0 | list of float >= 0", "1024",
-      "How strongly the regression is kept from fitting its few examples exactly, where 0 is not "
-      "at all. The default suits most models; with a list each value is measured."},
+      "Strength of the L2 regularization; 0 turns it off. The default suits most models. A list "
+      "measures each value."},
      {"num_seeds", "int >= 1", "3",
-      "How often the training examples are chosen anew. More choices show the spread, and their "
-      "mean is steadier."},
+      "Number of random choices of training examples. More choices show the spread, and their mean "
+      "is steadier."},
      {"display_first", "list of [string, int]", "[]",
-      "Pairs of a data set and a number of shots, whose metrics begin with `a/` in place of `z/`. "
-      "So they come first in lists of metrics that are sorted by name.",
+      "Pairs of a data set and a number of shots whose metrics begin with `a/` instead of `z/`. "
+      "They then come first in sorted lists of metrics.",
       "[[digits, 5]]"}},
     kRepresentationKeys, kEvalLoaderKeys);
 const KeyTable dataset_keys(
     "evals.*.datasets.*",
-    {"A data set for few-shot classification. The labels of the test split are matched with those "
-     "of the training split by the names of the classes, if both have names.",
+    {"A data set for few-shot classification. The labels of its splits are matched by class names, "
+     "if both have names.",
      "train: {name: digits, split: train}\n"
      "test: {name: digits, split: test}"},
     {{"train", "map of input.data", "required",
-      "Split from which the few examples of each class are chosen, with the same keys as "
-      "`input.data`.",
+      "Split from which the few examples per class are chosen, with the same keys as `input.data`.",
       "{name: digits, split: train}"},
      {"test", "map of input.data", "required",
       "Split on which the accuracy is measured, with the same keys as `input.data`.",

@@ -1,7 +1,7 @@
 // knn: accuracy of a vote of the k nearest neighbours in a training set, by the cosine similarity
-// of representations. Of equally near neighbours the ones that come first in the data count; of
-// classes with equal votes the lowest wins. The vote by similarity is that of Wu et al.,
-// arXiv:1805.01978. big_vision has no such evaluator.
+// of representations. Of equally near neighbours the first ones in the data count; of classes with
+// equal votes the lowest wins. The similarity-weighted vote follows Wu et al., arXiv:1805.01978.
+// big_vision has no such evaluator.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -22,10 +22,9 @@ namespace {
 
 const KeyTable keys(
     "evals.*: knn",
-    {"Measures how useful the model's representations are without training anything: each example "
-     "gets the class that its k nearest neighbours in a training set vote for. Near means a high "
-     "cosine similarity of the representations. The metric `prec@1_k=<k>` is the share of examples "
-     "whose class is right.",
+    {"Measures how useful the model's representations are without training: each example gets the "
+     "class that its k nearest neighbours in a training set vote for, by cosine similarity of the "
+     "representations. The metric `prec@1_k=<k>` is the fraction of correctly classified examples.",
      "type: knn\n"
      "train: {name: digits, split: train}\n"
      "data: {name: digits, split: test}\n"
@@ -33,34 +32,34 @@ const KeyTable keys(
      "representation_layer: pre_logits\n"
      "k: [1, 20]"},
     {{"data", "map of input.data", "required",
-      "Data set whose examples are classified, with the same keys as `input.data`. Its classes "
-      "need not be those that the model is trained on.",
+      "Data set to classify, with the same keys as `input.data`. Its classes need not be those "
+      "that the model is trained on.",
       "{name: digits, split: test}"},
      {"train", "map of input.data", "required",
       "Data set with the neighbours, with the same keys as `input.data`. If both data sets name "
-      "their classes, labels are matched by these names.",
+      "their classes, labels are matched by name.",
       "{name: digits, split: train}"},
      {"pp_fn", "string", "\"\"",
-      "Preprocessing of `data`: ops joined by `|`, as in `input.pp` but without random "
-      "augmentation. They must make a float `image` of one size for all examples, and the `label`, "
-      "the class as a number.",
+      "Preprocessing of `data`: ops as in `input.pp`, without random augmentation. They must "
+      "produce a float `image` of one size for all examples, and the `label`, the class as a "
+      "number.",
       "value_range(-1, 1)|keep(\"image\", \"label\")"},
      {"pp_train", "string", "= pp_fn",
       "Preprocessing of `train`, if it must differ from that of `data`."},
      {"k", "int >= 1 | list of int >= 1", "20",
-      "Number of neighbours that vote; with a list each value is measured. If there are fewer "
-      "neighbours, all of them vote."},
+      "Number of neighbours that vote; a list measures each value. If there are fewer neighbours, "
+      "all of them vote."},
      {"vote", "'similarity' | 'majority'", "similarity",
-      "What a vote weighs: with `similarity` near neighbours count more, by exp(cosine / "
-      "temperature); with `majority` each counts 1."},
+      "Weight of a vote: exp(cosine / temperature) with `similarity`, so nearer neighbours count "
+      "more; 1 with `majority`."},
      {"temperature", "float > 0", "0.07",
-      "How fast a vote loses weight with distance: a low temperature gives the nearest neighbours "
-      "almost all the weight. Only with `vote: similarity`."}},
+      "How fast a vote's weight falls with distance: a low temperature gives the nearest "
+      "neighbours almost all the weight. Only with `vote: similarity`."}},
     kRepresentationKeys, kEvalLoaderKeys);
 
 constexpr int64_t kBlock = 256;  // examples whose similarities are computed together
 
-// Returns the rows of `features` (n, d) with length 1, float64.
+// Returns the rows of `features` (n, d), normalised to length 1, float64.
 at::Tensor unit_rows(const at::Tensor& features) {
   const at::Tensor wide = features.to(at::kDouble);
   return wide / wide.norm(2, {1}, /*keepdim=*/true).clamp_min(1e-12);
@@ -130,7 +129,7 @@ class Knn : public Evaluator {
  private:
   static std::string metric_name(int64_t k) { return fmt::format("prec@1_k={}", k); }
 
-  // The data sets need not have the classes of the model.
+  // The data sets need not have the model's classes.
   static DataEnv unlabelled(DataEnv env) {
     env.source.num_classes = 0;
     env.classes.reset();
@@ -150,7 +149,7 @@ class Knn : public Evaluator {
       std::vector<double> votes(classes);
       for (int64_t row = begin; row < end; ++row) {
         const double* near = all + row * m;
-        // A NaN counts as farthest: comparing NaNs would not give an order.
+        // NaN counts as farthest: comparisons with NaN do not define an order.
         const auto key = [&](int64_t i) {
           return std::pair(std::isnan(near[i]) ? HUGE_VAL : -near[i], i);
         };

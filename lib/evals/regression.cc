@@ -1,8 +1,8 @@
-// regression: errors of predicted numbers, with the values of scikit-learn
+// regression: errors of predicted numbers. The values equal scikit-learn's
 // (scripts/golden/scikit_learn.py). big_vision has no such evaluator.
 //
-// The predictions of all examples are gathered in the order of the data, and rank 0 computes in
-// float64, so that the number of ranks changes nothing.
+// The predictions of all examples are gathered in data order, and rank 0 computes in float64, so
+// the results do not depend on the number of ranks.
 #include <ATen/ops/isfinite.h>
 
 #include <algorithm>
@@ -20,20 +20,19 @@ namespace {
 
 const KeyTable keys(
     "evals.*: regression",
-    {"Measures how far the numbers that a model predicts are from the right ones, for models of "
-     "the task `regress`: `mae` is the mean of the absolute errors, `mse` that of the squared "
-     "errors, `rmse` its root, and `r2` the share of the variance that is explained: 1 is perfect, "
-     "and 0 no better than the mean. All are in the units of the labels. With several targets "
-     "these are means over the targets, and each target has its own, such as `mae@0`, or `mae@age` "
-     "if the data names its targets. If all "
-     "labels of a target are equal, its r2 is 1 without any error and otherwise 0. The report "
-     "shows the errors over the right values.",
+    {"Measures the errors of models of the task `regress`: `mae` is the mean absolute error, `mse` "
+     "the mean squared error, `rmse` its root, and `r2` the fraction of the variance that is "
+     "explained: 1 is perfect, and 0 is no better than the mean. All are in the units of the "
+     "labels. With several targets these are means over the targets, and each target also has its "
+     "own, such as `mae@0`, or `mae@age` if the data names its targets. If all labels of a target "
+     "are equal, its r2 is 1 without any error and otherwise 0. The report plots the errors over "
+     "the true values.",
      "type: regression\n"
      "data: {name: npz, fname: data/test.npz}\n"
      "pp_fn: value_range(-1, 1)|keep(\"image\", \"labels\")\n"
      "log_epochs: 1"},
     {{"label_key", "string", "labels",
-      "Name of the feature with the right values: one or several numbers for each example."}},
+      "Name of the feature with the true values: one or several numbers per example."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr size_t kResiduals = 1000;     // points of a plot
@@ -93,7 +92,7 @@ class Regression : public Evaluator {
     return names;
   }
 
-  // Returns the names that the data has for the targets, or else their numbers.
+  // Returns the target names from the data, or else their numbers.
   std::vector<std::string> target_names(int64_t targets) const {
     std::vector<std::string> names = input_.class_names(label_key_);
     if (std::ssize(names) != targets) names.clear();
@@ -174,8 +173,8 @@ class Regression : public Evaluator {
   }
 
   const std::string name_, label_key_;
-  const int64_t num_targets_;  // of the model; 0 if not known
-  mutable EvalInput input_;    // opens its data when it is asked for them
+  const int64_t num_targets_;  // of the model; 0 if unknown
+  mutable EvalInput input_;    // opens its data on first use
 };
 
 const Register<Evaluator, Regression> registered("regression");

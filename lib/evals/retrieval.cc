@@ -16,10 +16,10 @@ namespace bv {
 namespace {
 
 constexpr TableText kText = {
-    "Measures how often an image finds its text and a text its image, on stored embeddings or "
-    "distances. With k of 1, 5 and 10, the metric `img2txt_recall@k` is the share of images with "
-    "one of their texts among the k nearest texts, and `txt2img_recall@k` the share of texts whose "
-    "image is among the k nearest images. The model is not used.",
+    "Measures image-text retrieval on stored embeddings or distances. For k = 1, 5 and 10, the "
+    "metric `img2txt_recall@k` is the fraction of images with one of their texts among the k "
+    "nearest texts, and `txt2img_recall@k` the fraction of texts whose image is among the k "
+    "nearest images. The model is not used.",
     "type: retrieval\n"
     "file: embeddings.npz",
     "evaluators/proj/image_text/retrieval.py Evaluator"};
@@ -27,7 +27,7 @@ constexpr KeyText kKeys[] = {
     kStoredFileKey,
     {"distance", "string", "dist",
      "Name of an array of distances with one row per image and one column per text. It is used if "
-     "the file has it and neither `image` nor `text` is given; these must not stand beside this "
+     "the file has it and neither `image` nor `text` is given; these must not be given with this "
      "key.",
      "", "-"},
     {"image", "string", "zimg",
@@ -39,9 +39,8 @@ constexpr KeyText kKeys[] = {
      "images.",
      "", "-"},
     {"text_image_correspondence", "string", "text_image_correspondence",
-     "Name of an array of whole numbers, one per text: the row of the image, from 0, that the text "
-     "belongs to. If the file has none and there are as many texts as images, text i belongs to "
-     "image i.",
+     "Name of an array of integers, one per text: the row (from 0) of its image. Without it, if "
+     "there are as many texts as images, text i belongs to image i.",
      "", "-"},
 };
 const KeyTable keys("evals.*: retrieval", kText, {}, kKeys);
@@ -107,9 +106,8 @@ class Retrieval : public Evaluator {
     } else if (images == texts) {
       owner_ = at::arange(texts, at::kLong);
     } else {
-      arrays_.refuse(
-          fmt::format("no array '{}' says which of {} images each of {} texts belongs to",
-                      correspondence_, images, texts));
+      arrays_.refuse(fmt::format("no array '{}', which {} images and {} texts require",
+                                 correspondence_, images, texts));
     }
     if (owner_.size(0) != texts) {
       arrays_.refuse(
@@ -124,8 +122,8 @@ class Retrieval : public Evaluator {
     }
   }
 
-  // Returns for each image the number of texts that are nearer than the nearest of its own; the
-  // number of all texts for an image without any.
+  // Returns for each image the number of texts that are nearer than the nearest of its own; for an
+  // image without any, the number of all texts.
   std::vector<int64_t> image_ranks() const {
     const int64_t images = distances_.size(0), texts = distances_.size(1);
     const int64_t* owner = owner_.const_data_ptr<int64_t>();

@@ -1,5 +1,5 @@
-// save: writes the inputs and predictions of a data set to an npz file, in the order of the data
-// and without padding. Follows big_vision's evaluators/save.py, class Evaluator.
+// save: writes the inputs and predictions of a data set to an npz file, in data order and without
+// padding. Follows big_vision's evaluators/save.py, class Evaluator.
 //
 // All arrays of the file are in memory at once. The file appears only when it is complete.
 #include <ATen/ops/cat.h>
@@ -21,32 +21,31 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "evals.*: save",
-    {"Writes the examples of a data set and what the model makes of them to an npz file, in the "
-     "order of the data. The arrays are called `inputs/<feature>` and `outputs/<name>`, and "
-     "`inputs/_id` is the place of each example in the data. There are no metrics, and all that is "
-     "written is held in memory at once.",
-     "type: save\n"
-     "data: {name: digits, split: test}\n"
-     "pp_fn: value_range(-1, 1)|keep(\"image\", \"label\")\n"
-     "inputs: [_id, label]\n"
-     "outputs: [logits, pre_logits]",
-     "evaluators/save.py Evaluator"},
-    {{"outfile", "string", "= {workdir}/<name>-{step:09d}.npz",
-      "File to write, which must end in `.npz` and lie on a local disk. {workdir} and {step} stand "
-      "for the folder and the step of the run, {step:09d} for the step in nine digits; without "
-      "{step} each evaluation replaces the file. A run without a workdir writes nothing if "
-      "{workdir} is used.",
-      "\"{workdir}/outputs-{step:09d}.npz\""},
-     {"inputs", "list of string", "= all",
-      "Features of the examples to write. Leave out the images to keep the file small.",
-      "[_id, label]", "-"},
-     {"outputs", "list of string", "= the outputs of `pred`",
-      "Outputs and activations of the model to write. A wrong name is answered with a list of the "
-      "right ones.",
-      "[logits, pre_logits]", "-"}},
-    kEvalDataKeys, kEvalLoaderKeys);
+const KeyTable keys("evals.*: save",
+                    {"Writes the examples of a data set and the model's outputs for them to an npz "
+                     "file, in the order of the data. The arrays are called `inputs/<feature>` and "
+                     "`outputs/<name>`. `inputs/_id` is the index of each example in the data. "
+                     "There are no metrics. All arrays are in memory at once.",
+                     "type: save\n"
+                     "data: {name: digits, split: test}\n"
+                     "pp_fn: value_range(-1, 1)|keep(\"image\", \"label\")\n"
+                     "inputs: [_id, label]\n"
+                     "outputs: [logits, pre_logits]",
+                     "evaluators/save.py Evaluator"},
+                    {{"outfile", "string", "= {workdir}/<name>-{step:09d}.npz",
+                      "File to write, which must end in `.npz` and be on a local disk. {workdir} "
+                      "and {step} are replaced by the run's folder and step, {step:09d} by the "
+                      "step in nine digits. Without {step} each evaluation replaces the file. A "
+                      "run without a workdir writes nothing if {workdir} is used.",
+                      "\"{workdir}/outputs-{step:09d}.npz\""},
+                     {"inputs", "list of string", "= all",
+                      "Features to write. Leave out the images to keep the file small.",
+                      "[_id, label]", "-"},
+                     {"outputs", "list of string", "= the outputs of `pred`",
+                      "Model outputs and activations to write. A wrong name gives an error that "
+                      "lists the valid ones.",
+                      "[logits, pre_logits]", "-"}},
+                    kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr size_t kMostDigits = 20;  // of {step:0<width>d}
 

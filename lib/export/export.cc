@@ -42,7 +42,7 @@ std::unique_ptr<WeightsWriter> writer_for(const TrainedModel& trained, const std
 }
 
 double logit_scale_of(const TrainedModel& trained) {
-  const MetaDevice on_meta;  // takes no memory
+  const MetaDevice on_meta;  // allocates no memory
   const Config& config = trained.config;
   const ModelEnv env = {config.get<int64_t>("num_classes"), trained.image.height,
                         trained.image.width, trained.image.channels};

@@ -136,7 +136,7 @@ std::string OnnxGraph::real(float value) {
 void OnnxGraph::write(const std::string& file, const std::string& value, const std::string& name,
                       const std::vector<int64_t>& shape,
                       const std::map<std::string, std::string>& metadata) {
-  std::string out;  // a last node, which gives the output its name
+  std::string out;  // a final node, which names the output
   put_bytes(out, 1, value);
   put_bytes(out, 2, name);
   put_bytes(out, 4, "Identity");

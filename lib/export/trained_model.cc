@@ -28,8 +28,8 @@ NamedTensors below(const NamedTensors& all, const std::string& prefix) {
   return found;
 }
 
-// Returns the size of the square images that a vit's learned position embedding, or a mixer's MLP
-// over tokens, was made for. Returns nullopt if it cannot tell: other models, other names than
+// Returns the size of the square images for which a vit's learned position embedding, or a mixer's
+// token-mixing MLP, was trained. Returns nullopt if it is unknown: other models, other names than
 // big_vision's, or a number of tokens that is not a square (a class token with a position).
 std::optional<ImageSize> size_in_file(const std::string& path, const std::string& model) {
   if (model != "vit" && model != "mlp_mixer") return std::nullopt;
@@ -48,8 +48,8 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
                    patch->second.size(2)};
 }
 
-// Returns what the config alone says. Its keys were checked by training, or are checked by the
-// caller.
+// Returns the metadata from the config alone. Its keys were checked by training, or are checked by
+// the caller.
 ModelCard card_of(const Config& config) {
   ModelCard card;
   card.model_name = config.get<std::string>("model_name", "");
@@ -64,7 +64,7 @@ ModelCard card_of(const Config& config) {
   return card;
 }
 
-// Adds what the metadata of a checkpoint says.
+// Adds the metadata of a checkpoint.
 void read_meta(const Restored& checkpoint, ModelCard& card) {
   const nlohmann::json& meta = checkpoint.meta;
   card.step = checkpoint.step;
@@ -122,7 +122,7 @@ void warn_of_other_weights(const Config& config, bool ema) {
     if (keys.get<bool>("ema", false)) averaged.push_back(name);
   }
   if (averaged.empty()) return;
-  log::warn("the metrics of {} are those of the averaged weights; --ema takes these weights",
+  log::warn("the metrics of {} are those of the averaged weights; --ema uses these weights",
             join(averaged, ", "));
 }
 
@@ -163,11 +163,11 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   const auto classes = config.get<int64_t>("num_classes");
   const ModelCard card = card_of(config);
   throw_problems(config);
-  peek_weights(path);  // before a large model is made
+  peek_weights(path);  // before a large model is created
   if (!size) size = size_in_file(path, name);
   if (!size) {
     throw Error(Exit::usage, path,
-                "does not tell the size of the model's images; give --image-size "
+                "does not record the size of the model's images; give --image-size "
                 "HEIGHT,WIDTH[,CHANNELS]");
   }
   const auto model =

@@ -18,14 +18,14 @@ std::string joined(const std::set<std::string>& words) {
   return join({words.begin(), words.end()}, " ");
 }
 
-// Whether keys of the table can be set by their path: arguments of calls cannot.
+// Whether the table's keys can be set by path: arguments of calls cannot.
 bool is_settable(const HelpTable& table) {
   return table.mapping != "pp" && (table.plugin.empty() || table.kind != nullptr);
 }
 
 bool has_no_wildcard(const std::string& path) { return path.find('*') == std::string::npos; }
 
-// Returns the keys that can stand after --set, without those below names of the user's choice.
+// Returns the keys that can follow --set, without those below user-defined names.
 std::set<std::string> settable_keys() {
   std::set<std::string> keys;
   for (const HelpTable& table : help_tables()) {
@@ -40,7 +40,7 @@ std::set<std::string> settable_keys() {
   return keys;
 }
 
-// Returns the words that values of keys may be: names of plug-ins, and words of a type.
+// Returns the words that keys accept as values: plug-in names, and the words of a type.
 std::map<std::string, std::set<std::string>> values_of_keys() {
   std::map<std::string, std::set<std::string>> values;
   for (const HelpTable& table : help_tables()) {
@@ -97,7 +97,7 @@ std::set<std::string> values_of(const FlagText& flag) {
   return values;
 }
 
-// Returns the words that a command takes without a flag, and "FILES" if it takes files.
+// Returns a command's positional words, and "FILES" if it takes files.
 std::set<std::string> words_of(const CommandLine& command_line, const VerbText& verb) {
   std::set<std::string> words = next_words(command_line, verb.name);
   if (verb.name == "help") {
@@ -123,8 +123,8 @@ std::string verb_pattern(const CommandLine& command_line) {
   return join(names, "|");
 }
 
-// Returns the cases of _bvtrain_words() for the values of flags. A flag may have other values in
-// another command.
+// Returns the cases of _bvtrain_words() for flag values. A flag's values may differ between
+// commands.
 std::string flag_cases(const CommandLine& command_line) {
   std::string text;
   std::vector<std::string> sets, others;  // --set, and flags that take any value
@@ -153,7 +153,7 @@ std::string flag_cases(const CommandLine& command_line) {
 
 // Returns the function that prints the words for the current position, in the language that bash
 // and zsh share. It takes the command, the word before the current one and the current word, and
-// prints "FILES" where a file may stand.
+// prints "FILES" where a file is allowed.
 std::string word_function(const CommandLine& command_line) {
   std::string text =
       "_bvtrain_words() {  # VERB PREVIOUS CURRENT\n"
@@ -236,8 +236,8 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-// Returns the functions that the lines of fish_script() call: whether the cursor stands in a
-// command, and what may follow --set.
+// Returns the functions that the lines of fish_script() call: whether the cursor is in a command,
+// and what may follow --set.
 std::string fish_functions(const CommandLine& command_line) {
   std::string names = verb_pattern(command_line);
   std::replace(names.begin(), names.end(), '|', ' ');

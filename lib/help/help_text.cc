@@ -15,9 +15,9 @@
 namespace bv {
 namespace {
 
-constexpr size_t kMostInFull = 4;  // more keys of one name are listed with a line each
+constexpr size_t kMostInFull = 4;  // more keys with the same name are listed, one per line
 
-// A key, with all places whose tables describe it in the same words.
+// A key, with all places whose tables describe it identically.
 struct FoundKey {
   const KeyText* key;
   const HelpTable* table;  // the first of them
@@ -101,7 +101,7 @@ std::string describe_keys(const std::vector<FoundKey>& found) {
     text += wrap(first_sentence(key.key->meaning), "    ", "    ") + "\n";
   }
   const FoundKey& one = found.back();
-  return text + fmt::format("\nFor one of them, say for example: bvtrain help {}.{}\n",
+  return text + fmt::format("\nFor one of them: bvtrain help {}.{}\n",
                             one.plugins.empty() ? one.table->place : one.plugins[0],
                             expand_braces(one.key->name)[0]);
 }
@@ -150,7 +150,7 @@ std::string describe_kind(const PluginKind& kind) {
     text += wrap(first_sentence(table->text.about), fmt::format("  {:<24} ", table->plugin),
                  std::string(27, ' ')) +
             "\n";
-  return text + fmt::format("\nMore on one of them: bvtrain help NAME\n");
+  return text + fmt::format("\nFor one of them: bvtrain help NAME\n");
 }
 
 std::string describe_exit_code(const ExitText& code) {
@@ -168,7 +168,7 @@ std::string describe_flag(const FlagText& flag, const VerbText& verb) {
   return text;
 }
 
-// Returns the texts about the command and the flags with this name.
+// Returns the descriptions of the command and the flags with this name.
 std::string describe_commands_and_flags(const std::string& name, const CommandLine& command_line) {
   std::string text;
   for (const VerbText& verb : command_line) {
@@ -184,7 +184,7 @@ std::string describe_commands_and_flags(const std::string& name, const CommandLi
   return text;
 }
 
-// Returns what takes the place of a word that other trainers use.
+// Returns the counterpart of a word that other trainers use.
 std::string familiar(const std::string& word) {
   const size_t dot = word.rfind('.');
   const std::string path = dot == std::string::npos ? "" : word.substr(0, dot);
@@ -195,15 +195,15 @@ std::string familiar(const std::string& word) {
       found = familiar_key(below, name);
   }
   if (found.ours.empty() && found.advice.empty()) return "";
-  std::string text = fmt::format("{}: not a word of bvtrain\n\n", word);
+  std::string text = fmt::format("{}: not a bvtrain term\n\n", word);
   if (!found.advice.empty()) text += wrap(found.advice, "  ", "  ") + "\n";
   if (found.ours.empty()) return text;
-  if (found.advice.empty()) text += fmt::format("  The same is '{}' here.\n", found.ours);
+  if (found.advice.empty()) text += fmt::format("  bvtrain calls it '{}'.\n", found.ours);
   const std::vector<FoundKey> keys = find_keys(found.ours);
   return keys.empty() ? text : text + "\n" + describe_keys(keys);
 }
 
-// Whether the text or the type of a key names `word` as a value: `huber`, `loss: huber`, 'huber'.
+// Whether a key's description or type names `word` as a value: `huber`, `loss: huber`, 'huber'.
 bool has_value(const KeyText& key, const std::string& word) {
   const auto in = [](std::string_view text, const std::string& part) {
     return text.find(part) != std::string_view::npos;
@@ -227,8 +227,8 @@ std::string describe_value(const std::string& word) {
   }
   if (text.empty()) return "";
   return fmt::format(
-      "{}: a value of these keys, or named in their texts\n\n{}\n"
-      "More on one of them: bvtrain help KEY\n",
+      "{}: a value of these keys, or named in their help\n\n{}\n"
+      "For one of them: bvtrain help KEY\n",
       word, text);
 }
 
@@ -254,7 +254,7 @@ void append(std::string& text, const std::string& part) {
 std::string help_on(const std::string& word, const CommandLine& command_line) {
   std::string text;
   for (const PluginKind& kind : plugin_kinds()) {
-    // "task" is a key, too: its own text says more.
+    // "task" is also a key: its own description says more.
     if (word == kind.plural || (word == kind.kind && find_keys(word).empty()))
       append(text, describe_kind(kind));
   }
@@ -279,17 +279,17 @@ std::string help_on(const std::string& word, const CommandLine& command_line) {
   if (!text.empty()) return text;
   const std::string near = nearest(word, all_words(command_line));
   throw Error(Exit::usage, "help",
-              fmt::format("no text about '{}'{}; see bvtrain help", word,
+              fmt::format("no help on '{}'{}; see bvtrain help", word,
                           near.empty() ? "" : " (did you mean '" + near + "'?)"));
 }
 
 std::string help_overview(const CommandLine& command_line) {
-  std::string text = "bvtrain help WORD explains a word. Words are\n\n";
-  text += field("keys", "all keys of a config: lr, input.batch_size, evals.*.pp_fn, model.depth");
+  std::string text = "bvtrain help WORD explains one of these:\n\n";
+  text += field("keys", "config keys: lr, input.batch_size, evals.*.pp_fn, model.depth");
   std::vector<std::string> plurals;
   for (const PluginKind& kind : plugin_kinds()) plurals.emplace_back(kind.plural);
-  text += field("names", "what a key can name, such as vit, resize or cosine; all of a kind: " +
-                             join(plurals, ", "));
+  text +=
+      field("names", "values such as vit, resize or cosine; all of a kind: " + join(plurals, ", "));
   std::vector<std::string> verbs;
   for (const VerbText& verb : command_line) {
     if (!verb.name.empty()) verbs.push_back(verb.name);

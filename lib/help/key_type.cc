@@ -117,7 +117,7 @@ class TypeParser {
          {"(", "[", "'", "bool", "int", "float", "string", "any", "list of ", "map"}) {
       if (!rest_.starts_with(word)) continue;
       const std::string_view behind = rest_.substr(std::string_view(word).size());
-      // "input.data" is a place, "int" and "int >= 1" are types.
+      // "input.data" is a path, "int" and "int >= 1" are types.
       if (behind.empty() || std::string_view(" |,])'>").find(behind[0]) != std::string_view::npos ||
           std::string_view("([' ").find(word[0]) != std::string_view::npos || word[0] == 'l')
         return true;
@@ -196,7 +196,7 @@ std::string one_in_words(const KeyType& type) {
     case Kind::number:
       return "number" + range_in_words(type);
     case Kind::text:
-      return "text";
+      return "string";
     case Kind::any:
       return "any value";
     case Kind::null:
@@ -227,7 +227,7 @@ Json any_of(const std::vector<KeyType>& type, const std::string& path) {
 }
 
 Json word_schema(const std::string& word) {
-  // YAML reads these as other types than text.
+  // YAML does not read these as strings.
   if (word == "true" || word == "false") return {{"const", word == "true"}};
   double number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);

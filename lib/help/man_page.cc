@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Escapes what roff would read as a request or an escape.
+// Escapes characters that roff would read as a request or an escape.
 std::string roff(std::string_view text) {
   std::string escaped;
   bool line_start = true;
@@ -33,7 +33,7 @@ std::string entry(const std::string& term, const std::string& text) {
 std::string flag_entry(const FlagText& flag) {
   std::string text = flag.meaning + ".";
   if (!flag.choices.empty()) text += " Values: " + join(flag.choices, ", ") + ".";
-  if (!flag.variable.empty()) text += " Variable of the environment: " + flag.variable + ".";
+  if (!flag.variable.empty()) text += " Environment variable: " + flag.variable + ".";
   return entry(join(flag.names, ", ") + (flag.takes_value ? " VALUE" : ""), text);
 }
 
@@ -49,8 +49,8 @@ std::string top_level_keys() {
   const HelpTable* top = find_help_table("");
   if (top == nullptr) return "";
   std::string text =
-      ".SH CONFIG\nA config is a YAML file. These are its keys at the top level; "
-      "`bvtrain help KEY` says more, also of those below them.\n";
+      ".SH CONFIG\nA config is a YAML file. These are its keys at the top level; `bvtrain help "
+      "KEY` explains them and all keys below.\n";
   for (const KeyText& key : top->keys)
     text += entry(std::string(key.name), first_sentence(key.meaning));
   return text;
@@ -77,11 +77,10 @@ std::string man_page(const CommandLine& command_line, const std::string& version
     text += entry(std::to_string(static_cast<int>(code.code)),
                   fmt::format("{}. {}", code.name, code.meaning));
   text +=
-      ".SH EXAMPLES\n.TP\nA first config for a folder of images\n.B bvtrain init photos\n"
-      ".TP\nA run, and the same run continued\n.B bvtrain \\-\\-config photos.yaml \\-\\-workdir "
-      "out\n"
-      ".TP\nWhat a key means\n.B bvtrain help lr\n"
-      ".TP\nThe classes of new images\n.B bvtrain predict \\-\\-workdir out new/*.jpg\n";
+      ".SH EXAMPLES\n.TP\nWrite a config for a folder of images\n.B bvtrain init photos\n"
+      ".TP\nStart a run, and continue it\n.B bvtrain \\-\\-config photos.yaml \\-\\-workdir out\n"
+      ".TP\nExplain a key\n.B bvtrain help lr\n"
+      ".TP\nClassify new images\n.B bvtrain predict \\-\\-workdir out new/*.jpg\n";
   return text;
 }
 

@@ -27,7 +27,7 @@ Json names_of(const PluginKind& kind) {
   return names;
 }
 
-// Returns whether any other name is allowed for a plug-in too, as the name of a TFDS data set is.
+// Returns whether a plug-in may also have any other name, such as that of a TFDS data set.
 bool takes_other_names(const PluginKind& kind) { return kind.mapping == "input.data"; }
 constexpr const char* kPluginOfOtherNames = "tfds";
 
@@ -52,12 +52,12 @@ std::string path_below(const std::string& mapping, std::string_view key) {
   return mapping.empty() ? std::string(key) : mapping + "." + std::string(key);
 }
 
-// Adds the keys of `table` to a schema whose plug-in, if it has one, is that of `owner`.
+// Adds the keys of `table` to a schema whose plug-in, if any, is that of `owner`.
 void add_keys(Json& schema, const HelpTable& table) {
   for (const KeyText& key : table.keys) {
     for (const std::string& name : expand_braces(key.name)) {
       Json property;
-      if (name == "*") {  // a name of the user's choice
+      if (name == "*") {  // a user-defined name
         schema["additionalProperties"] =
             type_schema(parse_key_type(key.type), path_below(table.mapping, name));
         continue;
@@ -67,7 +67,7 @@ void add_keys(Json& schema, const HelpTable& table) {
       } else {
         property = type_schema(parse_key_type(key.type), path_below(table.mapping, name));
       }
-      // In draft 7, nothing beside "$ref" counts.
+      // In draft 7, siblings of "$ref" are ignored.
       Json described = {{"description", std::string(key.meaning)}};
       if (has_literal_default(key)) described["default"] = parse_value(key.fallback);
       described.update(property);
@@ -140,7 +140,7 @@ nlohmann::ordered_json config_schema() {
   const HelpTable* top = find_help_table("");
   Json root = object_schema(top ? std::string(top->text.about) : "");
   if (top != nullptr) add_keys(root, *top);
-  // An included file may have the required keys.
+  // An included file may contain the required keys.
   if (root.contains("required")) {
     root["if"] = {{"not", {{"required", {"include"}}}}};
     root["then"] = {{"required", root["required"]}};
@@ -167,7 +167,7 @@ nlohmann::ordered_json config_schema() {
   for (const PluginKind& kind : plugin_kinds()) {
     const std::string mapping(kind.mapping);
     if (kind.inside) definitions[mapping] = choice_schema(kind);
-    // The mapping of a plug-in that is named beside it: the conditions at the root say more.
+    // The plug-in's name is a sibling key of this mapping: the root's conditions are more specific.
     if (!kind.inside && (mapping == "model" || mapping == "optax" || mapping == "task_kw"))
       definitions[mapping] = {{"type", "object"}};
   }

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kSample = 256;  // images that are decoded
-constexpr int64_t kFewest = 3;    // examples that can be divided into training and validation data
+constexpr int64_t kFewest = 3;    // examples that can be split into training and validation data
 constexpr int64_t kImbalance = 3;
 
 // The content of a folder that no detector recognises, for the error message.
@@ -49,7 +49,7 @@ FolderContent list_content(const std::string& folder) {
   return content;
 }
 
-// Returns up to `limit` of the folders `names` in `folder` that hold data themselves.
+// Returns up to `limit` of the folders `names` in `folder` that contain data themselves.
 std::vector<std::string> inner_data(const std::string& folder,
                                     const std::vector<std::string>& names, size_t limit) {
   std::vector<std::string> found;
@@ -59,13 +59,13 @@ std::vector<std::string> inner_data(const std::string& folder,
     try {
       if (!detect_data(inner).empty()) found.push_back(inner);
     } catch (const Error&) {
-      // The data in this folder cannot be used. The user may mean another folder.
+      // This folder's data cannot be used. The user may mean another folder.
     }
   }
   return found;
 }
 
-// Returns why a folder that no detector knows cannot be used.
+// Returns why a folder that no detector recognises cannot be used.
 std::string unknown_folder(const std::string& folder) {
   const FolderContent content = list_content(folder);
   if (content.entries == 0) return "is empty";
@@ -77,8 +77,8 @@ std::string unknown_folder(const std::string& folder) {
   }
   if (content.images > 0) {
     return fmt::format(
-        "has {} image{}, but no class folders: move the images of each class into a "
-        "folder of their own, {}/<class>/*.jpg",
+        "has {} image{}, but no class folders: move the images of each class into a separate "
+        "folder, {}/<class>/*.jpg",
         human_count(content.images), content.images == 1 ? "" : "s", folder);
   }
   return "has no data that can be trained on; expected " + join(detectable_data(), ", or ");
@@ -91,7 +91,7 @@ DetectedData detect_one(const std::string& folder) {
     std::vector<std::string> kinds;
     for (const DetectedData& data : found) kinds.push_back(data.kind);
     throw Error(Exit::usage, folder,
-                fmt::format("holds data of several kinds ({}): move them into folders of their own",
+                fmt::format("holds data of several kinds ({}): move them into separate folders",
                             join(kinds, "; ")));
   }
   return std::move(found[0]);
@@ -137,7 +137,7 @@ std::string training_split(const Source& source, const std::string& folder) {
       fmt::format("has no split 'train', only {}; rename the one for training", join(known, ", ")));
 }
 
-// Divides a split in two. The fewer examples, the larger the part for validation has to be.
+// Divides a split in two. The fewer examples there are, the larger the validation part must be.
 void slice(const std::string& split, DataFindings& found) {
   const int percent = found.examples < 1000 ? 80 : found.examples < 20000 ? 90 : 95;
   found.train = fmt::format("{}[:{}%]", split, percent);
@@ -145,17 +145,17 @@ void slice(const std::string& split, DataFindings& found) {
   found.sliced = true;
 }
 
-// Opens the source without tolerance for broken files, to find those that can be seen at once.
+// Opens the source without tolerance for broken files, to find those that are detected on opening.
 void find_broken_files(const DetectedData& data, DataFindings& found) {
   for (const DataKeys* keys : {&data.train, &data.validation}) {
     if (keys->empty()) continue;
     const auto strict = open_source(data, *keys, found.folder, /*keep_broken=*/false);
-    if (strict->is_array()) continue;  // has no files of single images, and would be read twice
+    if (strict->is_array()) continue;  // has no files per image, and would be read twice
     for (size_t split = 0; split < strict->splits().size(); ++split) {
       try {
         strict->size(split);
       } catch (const BrokenFiles& broken) {
-        // A CSV file names the same rows for each of its splits.
+        // A CSV file reports the same rows for each of its splits.
         const std::string first = broken.problems().at(0).what();
         if (std::find(found.broken.begin(), found.broken.end(), first) != found.broken.end())
           continue;
@@ -168,8 +168,8 @@ void find_broken_files(const DetectedData& data, DataFindings& found) {
 }
 
 // Counts the images of each class of a split. `names` are the class names of the training data.
-// Returns false if the source does not know its labels. Throws if the split has no images, or if
-// one is of a class that is not in `names`.
+// Returns false if the source does not have the labels. Throws if the split has no images, or if
+// one has a class that is not in `names`.
 bool count_classes(const Source& source, const std::string& split, int64_t FoundClass::*count,
                    const std::vector<std::string>& names, std::vector<FoundClass>& classes) {
   const size_t index = index_of(source, split);

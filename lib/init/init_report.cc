@@ -45,8 +45,8 @@ std::string images_text(const SampledImages& images) {
                      size_text(images.largest), size_text(images.typical), colour);
 }
 
-// Returns the lines about broken files. A file that was found broken twice, by the source and by
-// decoding, has one line.
+// Returns the lines about broken files. A file that both the source and decoding found broken has
+// one line.
 std::vector<std::string> broken_lines(const DataFindings& found) {
   std::vector<std::string> lines = found.broken;
   for (const std::string& line : found.images.broken) {

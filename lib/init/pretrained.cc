@@ -26,7 +26,7 @@ class ParameterShapes {
   ParameterShapes(const NamedTensors& tree, const std::string& path) : tree_(tree), path_(path) {}
 
   bool has(const std::string& name) const { return tree_.count(name) > 0; }
-  // Returns a side of a parameter that must be there; negative axes count from the end.
+  // Returns a dimension of a parameter that must exist; negative axes count from the end.
   int64_t side(const std::string& name, int64_t axis) const {
     const auto found = tree_.find(name);
     const int64_t rank = found == tree_.end() ? 0 : found->second.dim();
@@ -38,7 +38,7 @@ class ParameterShapes {
     }
     return found->second.size(axis);
   }
-  // Returns how many numbers n there are for which prefix + n + "/" begins a name.
+  // Returns the count of numbers n for which prefix + n + "/" begins a name.
   int64_t count(const std::string& prefix) const {
     std::set<std::string> numbers;
     for (auto at = tree_.lower_bound(prefix); at != tree_.end() && at->first.starts_with(prefix);
@@ -59,7 +59,7 @@ int64_t square_root(int64_t count) {
   return side * side == count ? side : 0;
 }
 
-// Returns the width D of a vit with the parameter names of any program; nullopt if it is not a vit.
+// Returns the width D of a vit with any program's parameter names; nullopt if it is not a vit.
 std::optional<int64_t> vit_width(const NamedTensors& tree) {
   for (const char* name :
        {"patch_embed.proj.weight", "embeddings.patch_embeddings.projection.weight",
@@ -84,7 +84,7 @@ std::string variant_of(const TransformerShape& shape) {
   return "";
 }
 
-// Returns the number of heads of a width. Fused attention kernels do not show it.
+// Returns the usual number of heads for a width. Fused attention kernels do not reveal it.
 int64_t usual_heads(int64_t width, const std::string& path) {
   for (const NamedVariant& variant : transformer_variants()) {
     const TransformerShape known =
@@ -192,8 +192,8 @@ std::string trained_pp(const Config& config, const std::string& path) {
   if (const Config input = config.section("input"); input.has("pp"))
     return input.get<std::string>("pp");
   throw Error(Exit::usage, path,
-              "does not tell how its images were preprocessed, as it has no pp_fn; write pp, pp_fn "
-              "and model_init yourself");
+              "does not record how its images were preprocessed, as it has no pp_fn; write pp, "
+              "pp_fn and model_init yourself");
 }
 
 // A model that bvtrain has trained: a checkpoint, or a file of `bvtrain export`.
@@ -210,7 +210,7 @@ PretrainedModel own_model(const std::string& path, bool checkpoint) {
   found.other_sizes = false;
   if (trained.image.size() != 3) {
     throw Error(Exit::usage, path,
-                "does not tell the size of its images; name the weights in model_init yourself");
+                "does not record the size of its images; name the weights in model_init yourself");
   }
   found.image = {trained.image[0], trained.image[1]};
   found.channels = trained.image[2];
@@ -249,7 +249,7 @@ PretrainedModel inspect_weights(const std::string& path) {
     return own_model(path, /*checkpoint=*/false);
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
-  // A part of a file, "two_towers.npz:img", does not have its own size.
+  // A part of a file, "two_towers.npz:img", has no file size.
   return model_of_parameters(read_weights(path, error ? limits::kUnknownModelBytes : bytes), path);
 }
 

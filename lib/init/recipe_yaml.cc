@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kLabels =
     R"(|onehot(num_classes, key="label", key_result="labels")|keep("image", "labels"))";
 
-// Returns the text as lines of a comment. A name from the data cannot end a comment.
+// Returns the string as comment lines. A name from the data cannot end a comment.
 std::string comment(const std::string& text, const std::string& indent = "") {
   std::string lines;
   for (const std::string& line : split(text, '\n'))
@@ -147,7 +147,7 @@ std::string evaluators(const DataFindings& found, const StarterRecipe& recipe, i
   if (found.any_broken()) text += "    skip_errors: true\n";
   if (recipe.ema > 0) text += "    ema: true\n";
   if (!found.test.empty()) {
-    text += "  # Only at the end, so that no choice is made by it.\n";
+    text += "  # Only at the end, so that it guides no choice.\n";
     text += "  test: {<<: *val, data: " + data_yaml(found, found.data.train, found.test) +
             fmt::format(", log_epochs: {}, skip_first: true}}\n", recipe.epochs);
   }

@@ -21,7 +21,7 @@ constexpr uint64_t kSampleSeed = 0x1417;
 constexpr int64_t kMostBytes = int64_t{256} << 20;  // of encoded images
 constexpr unsigned kMostThreads = 16;
 
-// What is kept of one image.
+// The data kept per image.
 struct OneImage {
   bool tried = false, encoded = false, grey = false;
   std::string problem;
@@ -30,8 +30,8 @@ struct OneImage {
   double least = 0, most = 0;
 };
 
-// Returns whether the channels of (h, w, 3) uint8 are equal. JPEG files of grey scans may differ by
-// rounding.
+// Returns whether the channels of (h, w, 3) uint8 are equal. In JPEG files of grey scans they may
+// differ by rounding.
 bool looks_grey(const at::Tensor& image) {
   if (image.size(2) == 1) return true;
   if (image.size(2) != 3 || image.scalar_type() != at::kByte) return false;
@@ -45,8 +45,7 @@ bool looks_grey(const at::Tensor& image) {
   return true;
 }
 
-// Throws if an image holds an infinite value or a NaN. A NaN is both its least and its greatest
-// value.
+// Throws if an image contains an infinite value or NaN. A NaN is both its minimum and its maximum.
 void require_finite(const OneImage& image, const std::string& name) {
   for (const double value : {image.least, image.most}) {
     if (!std::isfinite(value)) {
@@ -95,8 +94,8 @@ std::vector<OneImage> look_at_all(const Source& source, size_t split, int64_t co
   std::exception_ptr failure;
   const auto work = [&] {
     try {
-      // The threads take the images in order, so those left out when the bytes are used up are the
-      // last.
+      // The threads take the images in order, so the last ones are omitted when the byte limit is
+      // reached.
       for (int64_t i; (i = next++) < count && bytes < kMostBytes && !failed;) {
         const int64_t index = shuffle(kSampleSeed, 0, i, source.size(split));
         seen[i] = look_at(source, split, index, bytes);
@@ -176,8 +175,7 @@ SampledImages sample_images(const Source& source, size_t split, int64_t limit) {
   }
   if (!all.encoded && all.least == all.most) {
     throw Error(Exit::usage, "",
-                fmt::format("each value of the {} images that were looked at is {}", sides.size(),
-                            all.least));
+                fmt::format("every value of the {} sampled images is {}", sides.size(), all.least));
   }
   if (grey && all.encoded) all.channels = 1;
   measure(sides, all);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kSmall = 40;    // images up to this side keep their size
 constexpr int64_t kFew = 2000;    // fewer examples get stronger augmentation
-constexpr int64_t kMany = 10000;  // as many small colour images get CIFAR-10's recipe
+constexpr int64_t kMany = 10000;  // at least this many small colour images get CIFAR-10's recipe
 constexpr int64_t kHuge = 200000;
 constexpr int64_t kLeastSteps = 300;     // of the whole training
 constexpr int64_t kFineTuneSteps = 500;  // BiT's rule for data sets of up to 20,000 examples
@@ -31,7 +31,7 @@ void add_op(std::string& pp, const std::string& op) {
   if (!op.empty()) pp += (pp.empty() ? "" : "|") + op;
 }
 
-// Returns the range that the values of the data probably have, given those of a sample.
+// Returns the probable range of the data's values, given those of a sample.
 ValueBounds range_of_data(const SampledImages& images) {
   if (images.encoded) return {};
   if (images.least < 0) {
@@ -43,7 +43,7 @@ ValueBounds range_of_data(const SampledImages& images) {
     if (images.most <= top) return {0, top};
   }
   if (!at::isIntegralType(images.type, /*includeBool=*/true)) {
-    // Resizing with a cubic filter goes a little beyond 255.
+    // Resizing with a cubic filter slightly exceeds 255.
     return {0, images.most < 1.05 * 255 ? 255 : images.most};
   }
   for (const int bits : {10, 12, 14, 16}) {
@@ -52,11 +52,11 @@ ValueBounds range_of_data(const SampledImages& images) {
   return {0, images.most};
 }
 
-// The ops that every image passes first, and those that scale its values at the end. Arrays that
-// are not 8-bit are scaled first, because the other ops take 8-bit or float32 images.
+// The first ops for every image, and those that scale its values at the end. Arrays that are not
+// 8-bit are scaled first, because the other ops take 8-bit or float32 images.
 struct CommonOps {
   std::string first, last;
-  double black = 0;  // the smallest value between `first` and `last`, with which ops pad images
+  double black = 0;  // the minimum value between `first` and `last`, with which ops pad images
 
   // Returns ", fill=-1", or "" if pixels are 0 by default and should be.
   std::string fill(const char* argument = "fill") const {
@@ -69,7 +69,7 @@ void add_scaling(const SampledImages& images, const ValueScaling& scaling, Commo
   const bool at_once = !images.encoded && images.type != at::kByte;
   std::string& place = at_once ? ops.first : ops.last;
   if (scaling.target) {
-    // Values from 0 to 255 need no scaling before an op that takes them as they are.
+    // Values from 0 to 255 need no scaling before an op that takes them unchanged.
     const bool scaled = !at_once && !scaling.normalize.empty() && source == *scaling.target;
     if (!scaled) add_op(place, value_range_call(*scaling.target, source));
     add_op(ops.last, scaling.normalize);
@@ -79,7 +79,7 @@ void add_scaling(const SampledImages& images, const ValueScaling& scaling, Commo
   }
 }
 
-// `precise`: decodes JPEGs exactly as PIL does, which takes a little longer.
+// `precise`: decodes JPEGs exactly as PIL does, which is slightly slower.
 CommonOps common_ops(const DataFindings& found, int64_t channels, const ValueScaling& scaling,
                      bool precise) {
   const SampledImages& images = found.images;
@@ -133,7 +133,7 @@ void choose_cnn(const DataFindings& found, const CommonOps& ops, StarterRecipe& 
          fmt::format("random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1]{})", ops.fill()));
   recipe.pp_hint =
       grey ? "Images are shifted, turned and scaled a little, but not mirrored, because mirrored\n"
-             "digits and letters are other signs. For things that may be mirrored add flip_lr."
+             "digits and letters are other symbols. For things that may be mirrored add flip_lr."
            : "";
   recipe.batch_size = std::min<int64_t>(n, n < 500 ? 32 : n < 2000 ? 64 : 128);
   recipe.epochs = epochs_for(240000, 15, n, recipe.batch_size);
@@ -214,8 +214,8 @@ void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe
   recipe.ema = 0.99;
 }
 
-// Returns the size at which a pretrained model gets the images: that of its training, but at most
-// 224, and less for small images, where a larger size would only take time.
+// Returns the image size for a pretrained model: that of its training, but at most 224, and less
+// for small images, where a larger size would only take time.
 ImageSides pretrained_size(const DataFindings& found, const PretrainedModel& from) {
   if (!from.other_sizes) return from.image;
   constexpr int64_t kUsual = 224, kForSmall = 128, kStillSmall = 64;
@@ -257,16 +257,16 @@ void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
       "schedule: {decay_type: cosine, warmup_percent: 0.1}\n";
 }
 
-// Throws if the images must be scaled, but the pretrained model does not record how.
+// Throws if the images must be scaled, but the pretrained model has no record of how.
 void require_scaling(const SampledImages& images, const PretrainedModel& from) {
   const bool known = from.scaling.target || !from.scaling.normalize.empty();
   if (known || (!images.encoded && images.type == at::kFloat)) return;
   throw Error(Exit::usage, from.path,
-              "was trained on images that no op such as value_range scaled, so it does not tell "
+              "was trained on images that no op such as value_range scaled, so it does not record "
               "the range of their values; write pp, pp_fn and model_init yourself");
 }
 
-// Returns the channels that the pretrained model gets.
+// Returns the number of channels for the pretrained model.
 int64_t pretrained_channels(const SampledImages& images, const PretrainedModel& from) {
   const bool fits = images.encoded ? from.channels == 1 || from.channels == 3
                                    : images.channels == from.channels ||

@@ -14,15 +14,15 @@ namespace {
       fmt::format("was trained on images that {}; write pp, pp_fn and model_init yourself", why));
 }
 
-// One number for all channels, which an argument of value_range may be.
+// An argument of value_range that is one number for all channels.
 double bound(const Config& args, const char* name, double fallback, const std::string& origin) {
   if (args.is_list(name))
     refuse(origin, fmt::format("value_range scaled by channel ({} is a list)", name));
   return args.get<double>(name, fallback);
 }
 
-// Returns what value_range makes of the values in `before`, or of in_min and in_max if no op has
-// scaled the values before.
+// Returns the range to which value_range maps `before`, or in_min and in_max if no op has scaled
+// the values before.
 ValueBounds scaled(const Config& args, const std::optional<ValueBounds>& before,
                    const std::string& origin) {
   const ValueBounds target{bound(args, "vmin", -1, origin), bound(args, "vmax", 1, origin)};

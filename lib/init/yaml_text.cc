@@ -8,8 +8,8 @@
 namespace bv {
 namespace {
 
-// Plain are paths and names of ASCII letters, digits and a few signs that begin like a path. Single
-// words may mean something else in YAML (null, yes), so they need quotes if they are short.
+// Paths and names of ASCII letters, digits and a few signs that begin like a path are plain. Single
+// words may have another meaning in YAML (null, yes), so they need quotes if they are short.
 bool is_plain(std::string_view text) {
   if (text.empty()) return false;
   const bool path = text.find('/') != std::string_view::npos;

@@ -43,7 +43,7 @@ ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to) {
       numbers_.push_back(kUnknown);
       continue;
     }
-    // ImageNet has two classes called crane. Equal positions tell them apart.
+    // ImageNet has two classes called crane. Equal positions distinguish them.
     const std::vector<int64_t>& all = found->second;
     const bool same_place = std::find(all.begin(), all.end(), static_cast<int64_t>(i)) != all.end();
     const auto copies = std::count(from.begin(), from.end(), from[i]);

@@ -17,8 +17,8 @@
 namespace bv {
 namespace {
 
-// The seed of the permutation along which sources sorted by class are sliced. It must never change,
-// or slices would mean other examples.
+// The seed of the permutation by which sources sorted by class are sliced. It must never change, or
+// slices would contain other examples.
 constexpr uint64_t kSliceSeed = 0x51CE;
 
 // Returns the names of `classes`, or their numbers if they have none.
@@ -67,7 +67,7 @@ void Dataset::add_piece(const SplitTerm& term, size_t split, const Place& split_
     const int64_t count = piece.end - piece.begin;
     const at::Tensor all = source_->labels(split);
     std::vector<int64_t> labels(all.defined() ? count : 0);
-    std::map<int64_t, int64_t> order;  // of first appearance: the numbers of classes do not count
+    std::map<int64_t, int64_t> order;  // of first appearance; class numbers do not matter
     for (int64_t i = 0; i < std::ssize(labels); ++i) {
       const int64_t label = all.const_data_ptr<int64_t>()[piece.source_index(i)];
       labels[i] = order.emplace(label, std::ssize(order)).first->second;
@@ -239,12 +239,13 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   if (!unknown.empty() && (!skip_unknown || !labelled || !any_known)) {
     throw Error(
         Exit::usage, "",
-        fmt::format("has examples of {}, but the classes of {} are {}{}", names, run.owner,
-                    short_list(run.names),
-                    skip_unknown && labelled ? ": no example is left"
-                    : skip_unknown ? " (this source cannot skip them: it knows the labels "
-                                     "only when it reads the examples)"
-                                   : "; `unknown_classes: skip` leaves these examples out"));
+        fmt::format(
+            "has examples of {}, but the classes of {} are {}{}", names, run.owner,
+            short_list(run.names),
+            skip_unknown && labelled ? ": no example is left"
+            : skip_unknown
+                ? " (this source cannot skip them: it gets the labels only by reading the examples)"
+                : "; `unknown_classes: skip` leaves these examples out"));
   }
   classes_ = map;
   if (unknown.empty()) return "";
@@ -274,7 +275,7 @@ void Dataset::leave_out(std::span<const int64_t> indices) {
 
 std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) const {
   std::vector<std::pair<int64_t, int64_t>> least, most;
-  // `better`: the label is further out than those found so far.
+  // `better`: the label is more extreme than those found so far.
   const auto take = [each](auto& found, int64_t index, int64_t label, bool better) {
     if (better) found.clear();
     const bool equal = found.empty() || found[0].second == label;

@@ -21,8 +21,8 @@ std::map<std::string, NamedDetector>& detectors() {
   return instance;
 }
 
-// Returns the only one of `failures`, or one error with all of them. A failure without a place gets
-// the folder.
+// Returns the only failure in `failures`, or one error with all of them. A failure without a place
+// gets the folder.
 Error all_of(const std::vector<Error>& failures, const std::string& folder) {
   if (failures.size() == 1) return failures[0];
   std::vector<Error> problems;

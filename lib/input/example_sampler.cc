@@ -69,7 +69,7 @@ class ClassSampler : public ExampleSampler {
 
  private:
   static constexpr int64_t kSmallestBlock = 1024;
-  // Every class has a few positions in each block, whatever the rounding does.
+  // Every class has a few positions in each block, regardless of rounding.
   static constexpr int64_t kFewest = 4;
 
   // The examples of a block, in the order of the stream.
@@ -85,8 +85,8 @@ class ClassSampler : public ExampleSampler {
     return std::llround(static_cast<double>(block * block_) * shares_before_[k]);
   }
 
-  // Threads ask for positions one after the other: the last blocks are kept, so that each is
-  // computed about once.
+  // Threads request positions in order: the last blocks are kept, so that each is computed about
+  // once.
   std::shared_ptr<const Block> block_at(uint64_t order, int64_t number) const {
     const std::lock_guard lock(mutex_);
     for (const auto& block : recent_) {
@@ -130,7 +130,7 @@ class ClassSampler : public ExampleSampler {
 // Systematic sampling: the examples lie end to end on a line, each as long as its weight. Position
 // p of a pass takes the example at the fraction (j + offset) / n of the line, where j is the place
 // of p in a permutation. The offset moves by the golden ratio from pass to pass, which spreads it
-// evenly. Lengths are integers, so that rounding cannot repeat or skip an example.
+// evenly. Lengths are integers, so rounding cannot repeat or skip an example.
 class WeightSampler : public ExampleSampler {
  public:
   explicit WeightSampler(std::span<const double> weights) : size_(std::ssize(weights)) {

@@ -23,7 +23,7 @@ class OrderedWork {
   OrderedWork(int64_t count, int64_t ahead, const Call& work, const Call& take)
       : count_(count), work_(work), take_(take), done_(ahead, false) {}
 
-  // `leads`: the calling thread of work_in_order(), which looks for signals.
+  // `leads`: the calling thread of work_in_order(), which checks for signals.
   void run(bool leads) {
     const c10::InferenceMode no_autograd;
     for (int64_t i; !failed_ && (i = next_++) < count_;) {
@@ -80,7 +80,7 @@ class OrderedWork {
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;              // guards what follows
   std::condition_variable room_;  // taken_ has grown, or the work has failed
-  std::vector<bool> done_;        // (ahead,) by i % ahead: the work on i is done but not taken
+  std::vector<bool> done_;        // (ahead,) by i % ahead: i is computed but not taken yet
   int64_t taken_ = 0;             // the lowest i that is not taken
   std::exception_ptr failure_;    // of failed_at_
   int64_t failed_at_ = std::numeric_limits<int64_t>::max();
@@ -99,7 +99,7 @@ void work_in_order(int64_t count, int threads, int64_t ahead,
       for (int64_t i = 1; i < std::min<int64_t>(threads, count); ++i)
         helpers.emplace_back([&] { shared.run(/*leads=*/false); });
     } catch (const std::system_error&) {
-      // The system allows no more threads. Those that there are do the work.
+      // The system allows no more threads. The existing ones do the work.
     }
     shared.run(/*leads=*/true);
   }

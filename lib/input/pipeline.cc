@@ -15,7 +15,7 @@ void at_place(const Place& place, const Body& body) {
     body();
   } catch (const Error& error) {
     if (error.code() != Exit::usage) throw;
-    // An error that names a file of its own keeps that name.
+    // An error that already names a file keeps that name.
     throw Error(Exit::usage, place, error.where().empty() ? error.message() : error.what());
   }
 }
@@ -119,7 +119,7 @@ at::Tensor Pipeline::decode(const Example& example) const {
   try {
     image = decode_image({file.const_data_ptr<uint8_t>(), static_cast<size_t>(file.numel())}, *how);
   } catch (const Error& error) {
-    // An op that decodes a part only may succeed, but its part would not be resized.
+    // An op that decodes only a part may succeed, but its part would not be resized.
     if (error.code() != Exit::data || short_side_ > 0) throw;
     return {};
   }

@@ -15,14 +15,13 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("input.data",
-                    {"A data set, and which part of it to use. The keys beside these are those of "
-                     "the kind that `name` chooses.",
-                     "name: image_folder\ndata_dir: data/flowers\nsplit: train[:90%]",
-                     "datasets/core.py get"},
-                    {}, kDataKeys);
+const KeyTable keys(
+    "input.data",
+    {"A data set and the part of it to use. Further keys depend on the kind that `name` chooses.",
+     "name: image_folder\ndata_dir: data/flowers\nsplit: train[:90%]", "datasets/core.py get"},
+    {}, kDataKeys);
 
-// TFDS's names of data sets whose published files one of our sources reads: for messages.
+// TFDS's names for data sets whose published files one of our sources reads: for messages.
 const std::map<std::string, std::string> kTfdsNames = {{"cifar10", "cifar"},
                                                        {"cifar100", "cifar"},
                                                        {"emnist", "idx"},
@@ -33,8 +32,7 @@ const std::map<std::string, std::string> kTfdsNames = {{"cifar10", "cifar"},
                                                        {"kmnist", "idx"},
                                                        {"mnist", "idx"}};
 
-// The split sizes of well-known data sets. With them a --synthetic run has its real number of
-// steps.
+// The split sizes of well-known data sets, so that a --synthetic run has the real number of steps.
 const std::map<std::string, std::map<std::string, int64_t>> kSizes = {
     {"cifar10", {{"train", 50'000}, {"test", 10'000}}},
     {"cifar100", {{"train", 50'000}, {"test", 10'000}}},
@@ -93,7 +91,7 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
   return make_synthetic(spec, names, env);
 }
 
-// Renumbers the labels by the names of the classes and warns if that leaves something open.
+// Renumbers the labels by class name and warns if some cannot be matched.
 void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const Config& data) {
   const std::vector<std::string> own = dataset.class_names();
   const bool named = !own.empty(), run_named = !classes.names.empty();

@@ -16,26 +16,25 @@ namespace bv {
 // The keys that prepare_data() reads itself.
 inline constexpr KeyText kDataKeys[] = {
     {"name", "string", "required",
-     "Kind of the data set, which says what its files look like; `bvtrain --list sources` prints "
-     "all kinds. Any other name is that of a data set which TensorFlow Datasets has prepared, "
-     "such as imagenet2012, below `data_dir` or $TFDS_DATA_DIR.",
+     "Kind of the data set, which sets its file format; `bvtrain --list sources` prints all kinds. "
+     "Any other name is that of a data set prepared by TensorFlow Datasets, such as imagenet2012, "
+     "in `data_dir` or $TFDS_DATA_DIR.",
      "image_folder"},
     {"split", "string", "train",
      "Which part of the data set to use, as in TFDS: a whole split such as `train`, a slice such "
      "as `train[:90%]`, `train[5000:]`, `train[-100:]` or `train[:2shard]`, or several of them "
      "joined by `+`; `all` is all splits. Percentages are rounded to whole examples, and "
      "`train[:80%]` and `train[80%:]` do not overlap. `train[even 2/5]` is the second of five "
-     "equal parts in a row. For cross-validation, `train[fold 2/5]` is the second of five folds, "
-     "which never change, and `train[not fold 2/5]` the rest; each fold has its equal share of "
-     "every class if the labels are known without reading the images. If the data is sorted by "
-     "class, as an image folder is, slices are cut from a "
-     "random order that is the same in every run, so that each holds about equal shares of every "
-     "class; other data is sliced in the order of the file.",
+     "equal, contiguous parts. For cross-validation, `train[fold 2/5]` is the second of five fixed "
+     "folds, and `train[not fold 2/5]` the rest; folds are stratified by class if the labels are "
+     "known without reading the images. If the data is sorted by class, as an image folder is, "
+     "slices are cut from a fixed random order, the same in every run, so that each has about the "
+     "same fraction of every class; other data is sliced in file order.",
      "train[:90%]"},
     {"unknown_classes", "'error' | 'skip'", "error",
-     "What to do with examples of a class that the training data does not have: `error` ends the "
-     "run with a message, `skip` leaves these examples out and warns. Classes are compared by "
-     "their names, so this has no effect on data without class names.",
+     "What to do with examples of a class that is not in the training data: `error` ends the run, "
+     "`skip` leaves these examples out and warns. Classes are matched by name, so this has no "
+     "effect on data without class names.",
      "", "-"},
 };
 

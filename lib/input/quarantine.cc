@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kChunk = 256;  // examples that a thread names at a time
 
-// Returns whether a list means this part of a config, and not a folder.
+// Returns whether a list refers to this part of a config, and not to a folder.
 bool is_part_of_config(const std::string& data) {
   return data == "input" || data.starts_with("input.") || data.starts_with("evals.");
 }
@@ -105,8 +105,8 @@ void Quarantine::check_files(const Entry& entry, const Dataset& data, int64_t in
     return files.empty() ? "no file" : short_list(files, /*counted=*/false);
   };
   throw Error(Exit::usage, fmt::format("{}:{}", file_, entry.line),
-              fmt::format("'{}' names {} now, but {} in this list, which does not fit the data any "
-                          "more; renew it with `bvtrain data check --config CONFIG --output {}`",
+              fmt::format("'{}' names {} now, but {} in this list, which no longer fits the data; "
+                          "renew it with `bvtrain data check --config CONFIG --output {}`",
                           entry.example, shown(now), shown(*entry.files), file_));
 }
 

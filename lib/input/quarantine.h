@@ -25,12 +25,11 @@ inline constexpr KeyText kQuarantineKey = {
     "quarantine",
     "string",
     "none",
-    "File with a list of examples that are left out of the data set, as `bvtrain data check "
-    "--output` writes it. The data set is then smaller, and a slice of a split has the same "
-    "examples as before without these. Files that are broken but not in the list are "
-    "noticed only when they are read. An example of the list that the data set does not have "
-    "gives a warning. If the data has changed, so that a row of the list names other files now, "
-    "the run does not start.",
+    "File with a list of examples to leave out of the data set, as written by `bvtrain data check "
+    "--output`. The data set is then smaller; slices of a split keep their other examples. Broken "
+    "files that are not in the list are noticed only when they are read. A listed example that is "
+    "not in the data set causes a warning. If the data has changed, so that a row of the list now "
+    "names other files, the run does not start.",
     "broken.jsonl",
     "-"};
 

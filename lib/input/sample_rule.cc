@@ -14,20 +14,19 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("input.sample",
-                    {"How often each example comes: in proportion to a feature of it.",
-                     "weights: importance"},
-                    {{"weights", "string", "required",
-                      "Name of the feature with the weight of each example, a number of at least "
-                      "0, such as a column of a CSV file. All examples are read once at each "
-                      "start to collect their weights; of csv and jsonl only the rows. An example "
-                      "of weight 0 never comes.",
-                      "importance"}});
+const KeyTable keys(
+    "input.sample",
+    {"How often to draw each example: in proportion to a feature.", "weights: importance"},
+    {{"weights", "string", "required",
+      "Name of the feature with the weight of each example, a number of at least 0, such as a "
+      "column of a CSV file. Each start reads all examples once to collect their weights; for csv "
+      "and jsonl only the rows. An example of weight 0 is never drawn.",
+      "importance"}});
 
 // The weight of one example, or why it has none.
 struct ReadWeight {
   double weight = 0;
-  std::string problem;  // with the weight; what the example is called follows
+  std::string problem;                         // with the weight; the example's name follows
   std::optional<ExampleFailure> failure = {};  // the example cannot be read
 };
 
@@ -40,7 +39,7 @@ ReadWeight weight_of(const Example& example, const std::string& feature) {
   }
   const at::Tensor& value = found->second;
   if (value.dim() == 1 && value.scalar_type() == at::kByte)
-    return {0, fmt::format("'{}' is a text, expected one number", feature)};
+    return {0, fmt::format("'{}' is a string, expected one number", feature)};
   const bool number =
       value.numel() == 1 && (at::isFloatingType(value.scalar_type()) ||
                              at::isIntegralType(value.scalar_type(), /*includeBool=*/true));
@@ -71,11 +70,11 @@ ReadWeight read_weight(const Dataset& data, int64_t index, const std::string& fe
 
 void warn_of_broken(int64_t count, const Dataset& data, const Config& config) {
   if (count == 0) return;
-  config.warn("sample",
-              fmt::format("{} of {} examples cannot be read and get no share", count, data.size()));
+  config.warn("sample", fmt::format("{} of {} examples cannot be read and are not drawn", count,
+                                    data.size()));
 }
 
-// Fails if more examples than the budget allows are known to be broken. They have no share, so
+// Fails if more examples are known to be broken than the budget allows. They have no share, so
 // training would not count them. Reads the first one beyond the budget to get the reason.
 void check_broken(const std::vector<int64_t>& labels, const Dataset& data, const Config& config,
                   const WeightReading& reading) {

@@ -14,13 +14,12 @@ inline constexpr KeyText kSampleKey = {
     "sample",
     "'uniform' | 'balanced' | 'sqrt' | map of input.sample",
     "uniform",
-    "How often each example comes. With `uniform` every pass has each one once. With `balanced` "
-    "every class has the same share of the positions, with `sqrt` a share in proportion to the "
-    "square root of its number of examples, and with `{weights: w}` each example one in proportion "
-    "to its feature `w`. An epoch has as many positions as before. An example of a rare class "
-    "comes again only after all others of its class. `balanced` and `sqrt` need labels that are "
-    "known without reading the images. An example that takes the place of a broken one "
-    "(`skip_errors`) is drawn from all.",
+    "How often to draw each example. `uniform` draws each one once per epoch. `balanced` draws "
+    "every class equally often, `sqrt` in proportion to the square root of its number of examples, "
+    "and `{weights: w}` draws each example in proportion to its feature `w`. The length of an "
+    "epoch stays the same. An example of a rare class comes again only after all others of its "
+    "class. `balanced` and `sqrt` need labels that are known without reading the images. The "
+    "replacement of a broken example (`skip_errors`) is drawn from all.",
     "balanced",
     "-"};
 

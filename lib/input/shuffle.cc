@@ -13,7 +13,7 @@ int64_t shuffle(uint64_t seed, int64_t epoch, int64_t i, int64_t n) {
   const uint32_t low_mask = (uint32_t{1} << low_bits) - 1;
   const uint32_t high_mask = (uint32_t{1} << (bits - low_bits)) - 1;
   const std::array<uint32_t, 2> key{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  // The round's number in the upper 16 bits keeps these blocks apart from those of
+  // The round number in the upper 16 bits distinguishes these blocks from those of
   // Rng(seed, Purpose::shuffle, ...).
   const auto round_function = [&](uint32_t half, uint32_t round) {
     const uint32_t purpose = static_cast<uint32_t>(Purpose::shuffle) | (round + 1) << 16;

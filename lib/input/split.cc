@@ -17,7 +17,7 @@ namespace {
 using Unit = SplitTerm::Unit;
 using Part = SplitTerm::Part;
 
-// The seed of the order in which examples are dealt to folds. It must never change.
+// The seed of the order in which examples are assigned to folds. It must never change.
 constexpr uint64_t kFoldSeed = 0xF01D;
 
 // Parses one split expression.
@@ -35,7 +35,7 @@ class SplitParser {
       bad(term.base.empty() ? "a split name is missing" : "not a split name");
     for (size_t at = open; at < text.size();) {
       const size_t close = text.find(']', at);
-      if (text[at] != '[') bad(fmt::format("'{}' stands behind ']'", text.substr(at)));
+      if (text[at] != '[') bad(fmt::format("'{}' follows ']'", text.substr(at)));
       if (close == std::string::npos) bad("']' is missing at the end");
       add_selection(trim(text.substr(at + 1, close - at - 1)), at == open, term);
       at = close + 1;
@@ -50,8 +50,8 @@ class SplitParser {
                             expression_, why));
   }
 
-  // Adds the content of a pair of brackets to `term`: a slice, which only the first pair may hold,
-  // or a part.
+  // Adds the content of a pair of brackets to `term`: a slice, which only the first pair may
+  // contain, or a part.
   void add_selection(const std::string& text, bool first, SplitTerm& term) const {
     for (const auto& [word, part] : {std::pair("even ", Part::even), std::pair("fold ", Part::fold),
                                      std::pair("not fold ", Part::not_fold)}) {
@@ -120,7 +120,7 @@ class SplitParser {
 };
 
 // Returns the number of examples in the shards before `bound`. A negative bound counts from the
-// end. As the end of a slice, 0 does so too (splits.py, _rel_to_abs_instr).
+// end, and so does 0 as the end of a slice (splits.py, _rel_to_abs_instr).
 int64_t examples_before(int64_t bound, std::span<const int64_t> shards, bool at_end) {
   const int64_t count = std::ssize(shards);
   if (bound < 0 || (at_end && bound == 0)) bound += count;

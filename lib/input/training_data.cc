@@ -1,4 +1,4 @@
-// How a position of a mixture finds its example. The stream is divided into blocks of `block_`
+// How a position in a mixture maps to its example. The stream is divided into blocks of `block_`
 // positions. In block b, part k has the positions [bound(k, b + 1) - bound(k, b), bound(k + 1,
 // b + 1) - bound(k + 1, b)) of a permutation of the block, where bound(k, b) is the number of
 // examples of the parts before k in the first b blocks, rounded. So the shares are exact after
@@ -41,7 +41,7 @@ TrainingData::TrainingData(std::vector<Part> parts, std::vector<std::string> kee
     before += part.weight;
   }
   shares_before_.push_back(1);
-  // Long enough that every part has a few positions in each block, however the bounds are rounded.
+  // Long enough that every part has a few positions in each block, regardless of rounding.
   for (block_ = kSmallestBlock; static_cast<double>(block_) * least / sum < 4;) block_ *= 2;
 }
 
@@ -113,7 +113,7 @@ Example TrainingData::compute_part(const Pick& pick, uint64_t seed, int64_t posi
 
 std::optional<Normalization> TrainingData::leave_normalization() {
   if (is_mixture()) return std::nullopt;
-  const auto pp = std::make_shared<Pipeline>(*parts_[0].pp);  // whoever shares it is not affected
+  const auto pp = std::make_shared<Pipeline>(*parts_[0].pp);  // other users are not affected
   const std::optional<Normalization> left = pp->leave_normalization();
   parts_[0].pp = pp;
   return left;

@@ -43,7 +43,7 @@ float inverse_erf(float x) {
 }
 
 // Fills `parameter` with map(u). u is uniform in (-1, 1) with 24 bits; its distribution is
-// symmetric and never yields 0 or +-1.
+// symmetric and excludes 0 and +-1.
 template <class Map>
 void draw(at::Tensor& parameter, uint64_t key, const Map& map) {
   const at::Tensor values = at::empty(parameter.sizes(), at::kFloat);  // row-major, on the CPU

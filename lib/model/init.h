@@ -33,7 +33,7 @@ Init stacked(Init init);
 // The row of `head_zeroinit` in the models that have it.
 inline constexpr KeyText kHeadZeroinit = {
     "head_zeroinit", "bool", "true",
-    "Whether the weights of the classification layer start at zero, so that all images have the "
-    "same scores before training. With `false` they start at random (LeCun normal)."};
+    "Whether the classification layer starts with zero weights, so that all images have the same "
+    "logits before training. With `false` the weights are random (LeCun normal)."};
 
 }  // namespace bv

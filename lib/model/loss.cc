@@ -12,19 +12,18 @@ namespace {
 
 const KeyTable sigmoid_keys(
     "loss: sigmoid_xent",
-    {"Cross entropy of one yes-or-no decision per class, summed over the classes: -sum(y * "
-     "log(sigmoid(z)) + (1 - y) * log(sigmoid(-z))) with labels y and logits z. Use it if an "
-     "image may have several classes or none; it also suits many classes. While all logits are 0 "
-     "it is about 0.7 per class; `init_head_bias` makes it start lower.",
+    {"Binary cross-entropy of each class, summed over the classes: -sum(y * log(sigmoid(z)) + (1 - "
+     "y) * log(sigmoid(-z))) with labels y and logits z. Use it if an image may have several "
+     "classes or none; it also suits many classes. While all logits are 0, it is about 0.7 per "
+     "class; `init_head_bias` lowers the start.",
      "loss: sigmoid_xent\ninit_head_bias: -6.9", "utils.py sigmoid_xent"},
     {});
-const KeyTable softmax_keys(
-    "loss: softmax_xent",
-    {"Cross entropy of the choice of one class: -sum(y * log(softmax(z))) with labels y and logits "
-     "z. Use it if each image has exactly one class; labels may be soft, as mixup and "
-     "`label_smoothing` make them.",
-     "loss: softmax_xent", "utils.py softmax_xent"},
-    {});
+const KeyTable softmax_keys("loss: softmax_xent",
+                            {"Cross-entropy of the softmax over classes: -sum(y * log(softmax(z))) "
+                             "with labels y and logits z. Use it if each image has exactly one "
+                             "class; labels may be soft, as with mixup and `label_smoothing`.",
+                             "loss: softmax_xent", "utils.py softmax_xent"},
+                            {});
 
 // -sum_c [y log sigmoid(z) + (1 - y) log sigmoid(-z)]
 class SigmoidXent : public Loss {

@@ -1,5 +1,6 @@
-// Shape functions of operators that LibTorch has on the meta device only in Python. They let the
-// forward pass of a model run on tensors without memory, for example for --dry-run of large models.
+// Shape functions of operators that LibTorch implements on the meta device only in Python. With
+// them, a model's forward pass runs on tensors without memory, for example in a --dry-run of a
+// large model.
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

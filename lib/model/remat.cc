@@ -14,11 +14,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What backward needs besides the inputs: the function, and the pass as it was before the call.
+// What backward needs besides the inputs: the function, and the state of the pass before the call.
 struct Recomputation : torch::CustomClassHolder {
   Recomputation(RematFunction function, const Pass& pass)
       : function(std::move(function)), pass(pass) {
-    // These point to objects of the caller that may no longer exist in backward.
+    // These point to the caller's objects, which may no longer exist in backward.
     this->pass.features = nullptr;
     this->pass.wanted = nullptr;
     this->pass.macs = nullptr;

@@ -46,8 +46,8 @@ std::vector<int64_t> read_depth(const Config& config) {
 }  // namespace
 
 at::Tensor max_pool_same(const at::Tensor& x) {
-  // An odd side needs one more pixel at both ends: the padding. An even side needs one only at its
-  // end: there ceil_mode lets the last window reach over the edge.
+  // An odd side needs one pixel of padding at both ends. An even side needs one only at its end:
+  // there ceil_mode lets the last window extend beyond the edge.
   return at::max_pool2d(x, {3, 3}, {2, 2}, {x.size(2) % 2, x.size(3) % 2}, {1, 1},
                         /*ceil_mode=*/true);
 }
@@ -61,9 +61,9 @@ ResnetShape read_resnet_shape(const Config& config) {
   }
   shape.width = static_cast<int64_t>(64 * width);
   if (shape.width == 0 || shape.width % kResnetGroups != 0) {
-    config.fail("width", fmt::format("{} channels (64 * width) do not divide into the norms' {} "
-                                     "groups",
-                                     shape.width, kResnetGroups));
+    config.fail("width",
+                fmt::format("{} channels (64 * width) are not divisible by the norms' {} groups",
+                            shape.width, kResnetGroups));
   }
   return shape;
 }

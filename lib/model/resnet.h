@@ -28,11 +28,11 @@ inline constexpr KeyText kResnetKeys[] = {
     {"depth", "'26' | '50' | '101' | '152' | '200' | list of int >= 1", "50",
      "Number of layers, or a list with the number of residual units in each stage, for at most 12 "
      "stages. Each stage after the first halves height and width and doubles the channels. More "
-     "layers take more time and usually score better.",
+     "layers are slower and usually more accurate.",
      "[3, 4, 6, 3]"},
     {"width", "float 0.5..64", "1",
-     "Factor of the number of channels: the first convolution has 64 * width of them, rounded "
-     "down, which must be a multiple of 32. The number of parameters grows with its square."},
+     "Multiplies the number of channels: the first convolution has 64 * width, rounded down, which "
+     "must be a multiple of 32. The number of parameters grows with its square."},
 };
 // Reads the keys `depth` and `width`. Throws Error(Exit::usage) for values out of range.
 ResnetShape read_resnet_shape(const Config& config);

@@ -63,7 +63,7 @@ void fold_target_scale(std::map<std::string, at::Tensor>& params,
   if (kernel == params.end() || bias == params.end() ||
       kernel->second.size(-1) != mean->second.size(0)) {
     throw Error(Exit::usage, origin,
-                "has a scale of targets but no last layer head/kernel and head/bias to put it in");
+                "has a target scale but no last layer head/kernel and head/bias to apply it to");
   }
   const c10::AutoGradMode no_grad(false);
   const at::Tensor factor = std->second.to(at::kDouble);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxSweeps = 50;  // about ten are enough for matrices of this size
 
-// Turns the rows and columns p and q of the symmetric matrix a (n, n) so that a[p][q] becomes 0,
+// Rotates the rows and columns p and q of the symmetric matrix a (n, n) so that a[p][q] becomes 0,
 // and the columns p and q of v with them.
 void rotate(std::vector<double>& a, std::vector<double>& v, int64_t n, int64_t p, int64_t q) {
   const double off = a[p * n + q];
@@ -31,9 +31,9 @@ void rotate(std::vector<double>& a, std::vector<double>& v, int64_t n, int64_t p
   for (int64_t k = 0; k < n; ++k) turn(v[k * n + p], v[k * n + q]);
 }
 
-// Makes the symmetric matrix a (n, n) diagonal and returns its eigenvectors, the columns of (n, n).
-// The cyclic Jacobi method: G. Golub, C. Van Loan, "Matrix Computations", section 8.5. LAPACK would
-// give other signs and last bits on other CPUs, and the ranks of a run may have different ones.
+// Diagonalizes the symmetric matrix a (n, n) and returns its eigenvectors, the columns of (n, n).
+// Uses the cyclic Jacobi method: G. Golub, C. Van Loan, "Matrix Computations", section 8.5.
+// LAPACK's signs and last bits depend on the CPU, and the ranks of a run may have different CPUs.
 std::vector<double> diagonalize(std::vector<double>& a, int64_t n) {
   std::vector<double> v(static_cast<size_t>(n * n), 0.0);
   for (int64_t i = 0; i < n; ++i) v[i * n + i] = 1;

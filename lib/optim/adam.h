@@ -14,21 +14,20 @@ namespace bv {
 
 inline constexpr KeyText kAdamKeys[] = {
     {"b1", "float 0..<1", "0.9",
-     "Share of the average gradient that stays in each step. A larger value gives smoother and "
-     "slower updates; it must be below 1."},
+     "Decay rate of the average gradient (first moment). A larger value gives smoother and slower "
+     "updates; it must be below 1."},
     {"b2", "float 0..<1", "0.999",
-     "Share of the average squared gradient that stays in each step. Large batches and "
-     "transformers often train more stably with 0.95; it must be below 1."},
+     "Decay rate of the average squared gradient (second moment). Large batches and transformers "
+     "often train more stably with 0.95; it must be below 1."},
     {"eps", "float >= 0", "1e-8",
-     "Added to the root of the average squared gradient, so that weights whose gradients are tiny "
-     "do not take large steps. It may be 0 only if `eps_root` is not."},
+     "Added to the root of the average squared gradient, so that tiny gradients do not cause large "
+     "steps. It may be 0 only if `eps_root` is not."},
     {"eps_root", "float >= 0", "0",
-     "Added to the average squared gradient before its root is taken. It is seldom needed."},
+     "Added to the average squared gradient before the square root. It is rarely needed."},
     {"mu_dtype", "'float32' | 'bfloat16'", "float32",
-     "Number format in which the average gradient is stored. With `bfloat16` it takes half the "
-     "memory, 2 bytes a weight less, and loses some precision."},
-    {"nesterov", "bool", "false",
-     "Whether to look one step ahead with the average gradient (Nesterov's momentum)."}};
+     "Data type of the stored average gradient. `bfloat16` saves half its memory, 2 bytes per "
+     "weight, and loses some precision."},
+    {"nesterov", "bool", "false", "Whether to use Nesterov momentum with the average gradient."}};
 
 // Returns the value of `key`, or `fallback` if the config does not have it. Records a problem if
 // the value is not at least 0 and below 1.

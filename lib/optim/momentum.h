@@ -16,11 +16,10 @@ namespace bv {
 // The rows of the keys that Momentum reads besides its momentum.
 constexpr std::array<KeyText, 2> momentum_keys(std::string_view dtype_key, std::string_view dtype) {
   return {{{"nesterov", "bool", "false",
-            "Whether to look one step ahead with the running sum (Nesterov's momentum). It often "
-            "trains a little faster."},
+            "Whether to use Nesterov momentum. It often trains a little faster."},
            {dtype_key, "'float32' | 'bfloat16'", dtype,
-            "Number format in which the running sum of gradients is stored. With `bfloat16` it "
-            "takes half the memory, 2 bytes a weight less, and loses some precision."}}};
+            "Data type of the stored sum of gradients. `bfloat16` saves half its memory, 2 bytes "
+            "per weight, and loses some precision."}}};
 }
 
 class Momentum : public Optimizer {

@@ -100,7 +100,7 @@ float optax_factor(const Config& config);
 inline constexpr KeyText kOptaxFactorKeys[] = {
     {"learning_rate", "float", "none",
      "Leave it out, and set `lr` instead. big_vision requires it and multiplies the update by "
-     "-learning_rate before it subtracts it; so does bvtrain. A positive value therefore makes "
-     "the loss go up, and a warning says so; -1 is the same as leaving it out."}};
+     "-learning_rate before it subtracts it; so does bvtrain. A positive value therefore makes the "
+     "loss go up and causes a warning; -1 is the same as leaving it out."}};
 
 }  // namespace bv

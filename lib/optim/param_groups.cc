@@ -14,32 +14,31 @@ namespace {
 const KeyTable keys(
     "", {"", "", "optax.py make"},
     {{"lr", "float >= 0", "required",
-      "Learning rate: every update of the optimizer is multiplied by it, and then by the schedule. "
-      "Try 0.001 with `scale_by_adam`; a rate that is too high makes the loss jump or become nan.",
+      "Learning rate: multiplies every update of the optimizer, together with the schedule. Try "
+      "0.001 with `scale_by_adam`; a rate that is too high makes the loss jump or become nan.",
       "0.001"},
      {"schedule", "map | list of [string, map of schedule | null]", "{}",
-      "How the learning rate and the weight decay change in the course of the run; by default they "
-      "stay as they are. A list gives parameters schedules of their own: [regular expression of "
-      "their whole names, schedule], where null freezes them. The first match counts, and every "
-      "parameter must have one.",
+      "How the learning rate and the weight decay change during the run; by default they are "
+      "constant. A list gives parameters separate schedules: [regular expression of their whole "
+      "names, schedule], where null freezes them. The first match counts, and every parameter must "
+      "have one.",
       "[['head/.*', {decay_type: cosine}], ['.*', null]]"},
      {"wd", "float >= 0", "0",
-      "Weight decay: in each step a weight loses this share of itself, multiplied by the schedule "
-      "but not by `lr`. To get the weight decay that AdamW has in PyTorch, give the product of "
-      "that and `lr`: PyTorch's AdamW(lr=0.001, weight_decay=0.05) is `lr: 0.001` and `wd: "
-      "0.00005`.",
+      "Weight decay: in each step a weight loses this fraction of itself, multiplied by the "
+      "schedule but not by `lr`. To match the weight decay of PyTorch's AdamW, multiply that by "
+      "`lr`: PyTorch's AdamW(lr=0.001, weight_decay=0.05) is `lr: 0.001` and `wd: 0.00005`.",
       "0.0001"},
      {"wd_mults", "list of [string, float >= 0]", "[['.*/kernel$', 1]]",
       "Which parameters decay: a list of [regular expression, factor of `wd`]. An expression must "
       "match the whole name of a parameter, such as head/kernel; the first match counts, and "
       "parameters without a match do not decay. By default all kernels decay, but no biases, norms "
-      "and position embeddings.",
+      "or position embeddings.",
       "[['head/kernel', 0.1], ['.*/kernel', 1.0]]"},
      {"lr_mults", "list of [string, float > 0]", "[]",
-      "Parameters that learn faster or slower: a list of [regular expression, factor of `lr`]. An "
-      "expression must match the whole name of a parameter, such as head/kernel; the first match "
-      "counts, and parameters without a match have the factor 1. The weight decay stays the same. "
-      "To freeze parameters, give them a null schedule.",
+      "Learning rate multipliers: a list of [regular expression, factor of `lr`]. An expression "
+      "must match the whole name of a parameter, such as head/kernel; the first match counts, and "
+      "parameters without a match have the factor 1. The weight decay stays the same. To freeze "
+      "parameters, give them a null schedule.",
       "[['embedding/.*', 0.1]]"}});
 
 // Compiled regular expressions, in config order.

@@ -9,35 +9,35 @@ namespace {
 
 const KeyTable keys(
     "schedule",
-    {"How the learning rate and the weight decay change in the course of the run: every update is "
-     "multiplied by the value of the schedule, which rises from 0 during the warm-up, then decays, "
-     "and may go down to 0 in a cool-down at the end.",
+    {"How the learning rate and the weight decay change during the run: every update is multiplied "
+     "by the value of the schedule, which rises from 0 during the warm-up, then decays, and may "
+     "fall to 0 in a cool-down at the end.",
      "decay_type: cosine\nwarmup_steps: 1000", "utils.py create_learning_rate_schedule"},
     {{"decay_type", "string", "stair",
       "How the value falls between the warm-up and the end: `cosine`, `linear`, `polynomial`, "
-      "`rsqrt` or `stair`. The default, `stair` without further keys, does not fall at all.",
+      "`rsqrt` or `stair`. The default, `stair` without further keys, is constant.",
       "cosine"},
      {"mult", "float >= 0", "1",
-      "Value that the schedule starts from after the warm-up. It multiplies `lr` and `wd`, so "
-      "other values than 1 are of use mainly for schedules that belong to a part of the weights.",
+      "Value of the schedule at the end of the warm-up. It multiplies `lr` and `wd`, so values "
+      "other than 1 are useful mainly in schedules for part of the weights.",
       "0.1"},
      {"scale_with_batchsize", "bool", "false",
-      "Whether to multiply `mult` by input.batch_size / 256. The learning rate then fits a batch "
-      "of 256 images and follows changes of the batch size. It scales the weight decay as well, "
-      "but not the `end` of a decay."},
+      "Whether to multiply `mult` by input.batch_size / 256. `lr` is then the rate for a batch of "
+      "256 images and scales with the batch size. So does the weight decay, but not the `end` of a "
+      "decay."},
      {"warmup_{steps,examples,epochs,percent}", "float >= 0", "none",
-      "Length of the warm-up at the start, in which the value rises from 0 in a straight line; it "
-      "must be shorter than the run. Give it in one unit; `percent` is a fraction of the run, from "
-      "0 to 1. Transformers need one, often of 10000 steps or a twentieth of the run.",
+      "Length of the warm-up at the start, in which the value rises linearly from 0; it must be "
+      "shorter than the run. Give it in one unit; `percent` is a fraction of the run, from 0 to 1. "
+      "Transformers need one, often 10000 steps or a twentieth of the run.",
       "1000"},
      {"cooldown_{steps,examples,epochs,percent}", "float >= 0", "none",
       "Length of the cool-down at the end, in which the value is multiplied by a factor that falls "
-      "to 0 in a straight line. Give it in one unit; `percent` is a fraction of the run, from 0 to "
-      "1. It suits `rsqrt`, which does not reach 0 by itself.",
+      "linearly to 0. Give it in one unit; `percent` is a fraction of the run, from 0 to 1. It "
+      "suits `rsqrt`, which does not reach 0 by itself.",
       "5000"}});
 
-// Reads the duration `name` in steps; 0 if it is not given. Elsewhere a negative duration counts as
-// not given, but a schedule with one is more likely a mistake.
+// Reads the duration `name` in steps; 0 if absent. Elsewhere a negative duration counts as absent,
+// but in a schedule it is more likely a mistake.
 double read_part(const Config& config, const std::string& name, const RunLength& length) {
   for (const char* unit : {"_steps", "_examples", "_epochs", "_percent"}) {
     const auto value = config.has(name + unit) ? config.maybe<double>(name + unit) : std::nullopt;

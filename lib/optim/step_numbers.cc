@@ -12,8 +12,8 @@
 namespace bv {
 namespace {
 
-// The place of each number in the tensor. The number of the step is an int64, so it takes the first
-// two places.
+// The place of each number in the tensor. The step number is an int64, so it takes the first two
+// places.
 constexpr int64_t kMixup = 2, kEmaRest = 4, kFused = 5;
 
 }  // namespace
@@ -34,7 +34,7 @@ StepNumbers::~StepNumbers() {
     for (const std::optional<c10::Event>& copied : copied_)
       if (copied) copied->synchronize();
   } catch (const std::exception&) {
-    // The device has failed: nothing is copied any more.
+    // The device has failed: nothing is being copied.
   }
 }
 

@@ -45,7 +45,7 @@ class StepNumbers {
  private:
   at::Tensor all_;  // (n) float32, on the device; the tensors below are views of it
   at::Tensor step_, mixup_, ema_rest_, fused_;
-  // Two copies on the host, in page-locked memory for CUDA. Without copies, `all_` is on the host.
+  // Two copies on the host, in pinned memory for CUDA. Without copies, `all_` is on the host.
   std::array<at::Tensor, 2> host_;
   std::array<std::optional<c10::Event>, 2> copied_;  // when the device has read them
   size_t next_ = 0;                                  // of host_

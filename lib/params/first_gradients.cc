@@ -56,7 +56,7 @@ at::Tensor FirstGradients::take(const at::Tensor& weight) {
   return slot.home.as_strided(weight.sizes(), weight.strides());
 }
 
-// Returns what autograd shall keep or add as the gradient.
+// Returns the gradient that autograd is to store or add.
 at::Tensor FirstGradients::arrive(Slot& slot, const at::Tensor& gradient) {
   if (!gradient.defined() || !std::exchange(slot.empty, false)) return gradient;
   if (gradient.const_data_ptr() != slot.home.const_data_ptr())

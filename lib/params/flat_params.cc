@@ -20,8 +20,8 @@ int64_t aligned(int64_t elements) {
   return (elements + FlatParams::kAlign - 1) / FlatParams::kAlign * FlatParams::kAlign;
 }
 
-// The process would keep the memory that the parameters had before they moved into the buffer. So
-// it is returned to the system after every kTrimBytes.
+// The process would keep the parameters' old memory after they moved into the buffer. So it is
+// returned to the system after every kTrimBytes.
 constexpr int64_t kTrimBytes = 64 << 20;
 void return_freed_memory() {
   release_large_tensors();
@@ -77,7 +77,7 @@ FlatParams::FlatParams(Model& model, std::span<const int> groups, ShardingPlan p
   return_freed_memory();
 }
 
-// Sorts the entries into buffer order. `order` is the order in which backward finishes them.
+// Sorts the entries into buffer order. `order`: that in which backward finishes them.
 void FlatParams::sort_entries(std::vector<size_t> order) {
   assign_segments(order);
   const auto key = [&](size_t i) {

@@ -13,7 +13,7 @@ HostCopies::~HostCopies() {
   try {
     await();
   } catch (const std::exception&) {
-    // The device has failed: nothing is written any more.
+    // The device has failed: nothing is being written.
   }
 }
 
@@ -54,7 +54,7 @@ void HostCopies::copy_from_device(const at::Tensor& tensor, const at::Tensor& to
     const c10::StreamGuard guard(*stream_);
     to.copy_(staged, /*non_blocking=*/true);
   }
-  // The allocator must not give the memory of `staged` away before it is read.
+  // The allocator must not reuse the memory of `staged` before it is read.
   device.recordDataPtrOnStream(staged.storage().data_ptr(), *stream_);
   done_.emplace(tensor.device().type());
   done_->record(*stream_);
@@ -62,8 +62,8 @@ void HostCopies::copy_from_device(const at::Tensor& tensor, const at::Tensor& to
 
 void HostCopies::await() {
   if (!done_) return;
-  // The thread that saves has the first GPU as its device until it is given another one, and a CUDA
-  // call would create a context there.
+  // By default the saving thread's device is the first GPU, and a CUDA call would create a context
+  // there.
   const c10::OptionalDeviceGuard guard(stream_->device());
   done_->synchronize();
 }

@@ -22,7 +22,7 @@ class HostCopies {
   // Returns a copy of `tensor` on the CPU with its sizes and strides. The n-th call after restart()
   // reuses the memory of the n-th call before it, if it fits.
   //
-  // A tensor on a GPU is first copied within the GPU, and from there to page-locked host memory on
+  // A tensor on a GPU is first copied within the GPU, and from there to pinned host memory on
   // a separate stream, so that computation continues. The values are complete after await(). If the
   // GPU has no memory for its copy, the call blocks until the host has the values.
   at::Tensor copy(const at::Tensor& tensor);

@@ -37,9 +37,9 @@ ShardedUnits::ShardedUnits(FlatParams& params, Group& group)
       segments_of_unit_[segments[i].unit].push_back(static_cast<int>(i));
   }
   for (const auto& entry : params_.entries()) hook(entry);
-  // The large blocks of evaluations, and those that are not tensors, also come and go. They would
-  // fragment the heap. So malloc maps them instead, which costs page faults, and returns them to
-  // the system when they are freed.
+  // Evaluations and non-tensor data also allocate and free large blocks, which would fragment the
+  // heap. So malloc maps them instead, which costs page faults, and returns them to the system when
+  // they are freed.
   ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
 }
 
@@ -118,7 +118,7 @@ void ShardedUnits::enter(int unit, const at::Tensor& x) {
 
 void ShardedUnits::leave(int unit, const at::Tensor& y) {
   const bool in_backward = c10::GradMode::is_enabled() && y.requires_grad();
-  // Backward starts with the last unit, so its parameters stay.
+  // Backward starts with the last unit, so its parameters are kept.
   const bool last = unit + 1 == root_;
   if (!in_backward || !last) free_parameters(unit);
   if (!in_backward) return;

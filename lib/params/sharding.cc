@@ -15,22 +15,22 @@ const KeyTable keys(
     "", {"", "", "sharding.py"},
     {{"sharding_strategy", "'replicate' | 'zero1' | 'zero2' | 'fsdp' | list of [string, string]",
       "replicate",
-      "What the processes share among them to save memory: nothing with `replicate`; the "
-      "optimizer state with `zero1`; also the gradients with `zero2`; also the weights with "
-      "`fsdp`, which sends more between processes. The results stay the same up to rounding. A "
-      "list chooses by name, as in big_vision: [regular expression, `replicate` or `fsdp(...)`]. "
-      "Names are `params/<parameter>` and `opt/<slot>/<parameter>`; an expression must match the "
-      "whole name, the first match counts, and arrays that match none are not divided. The state "
-      "of divided weights must be divided too.",
+      "What is sharded across processes to save memory: nothing with `replicate`; the optimizer "
+      "state with `zero1`; also the gradients with `zero2`; also the weights with `fsdp`, which "
+      "communicates more. Results stay the same up to rounding. A list chooses by name, as in "
+      "big_vision: [regular expression, `replicate` or `fsdp(...)`]. Names are "
+      "`params/<parameter>` and `opt/<slot>/<parameter>`. An expression must match the whole name, "
+      "the first match counts, and arrays that match none are not sharded. The state of sharded "
+      "weights must be sharded too.",
       "[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=1)']]"},
      {"mesh", "list of [string, int]", "[[data, -1]]",
       "How the processes are arranged, for configs of big_vision: a list of [axis, number of "
-      "processes], where -1 takes all that are left. The numbers must multiply to the number of "
-      "processes, and only the axis `data` may have more than one. Leave it out otherwise."},
+      "processes], where -1 takes all remaining ones. The product must be the number of processes, "
+      "and only the axis `data` may have more than one. Leave it out otherwise."},
      {"sharding_rules", "list of [string, string]", "[[act_batch, data]]",
-      "Only the default is accepted: the images of a batch are divided among the processes."},
+      "Only the default is accepted: the images of a batch are split across processes."},
      {"mesh_allow_split_physical_axes", "'false'", "false",
-      "Only `false` is accepted, because the key is about the wiring of TPUs."}});
+      "Only `false` is accepted, because the key concerns the topology of TPUs."}});
 
 const KeyTable replicate_keys("sharding_strategy: replicate",
                               {"Every process keeps the whole array.", "replicate", "sharding.py"},
@@ -38,13 +38,13 @@ const KeyTable replicate_keys("sharding_strategy: replicate",
 
 const KeyTable fsdp_keys(
     "sharding_strategy: fsdp",
-    {"Every process keeps an equal part of each array.",
+    {"Every process keeps an equal shard of each array.",
      "fsdp(axis=\"data\", min_size_to_shard_mb=1)", "sharding.py"},
     {{"axis", "'data' | list of 'data'", "required",
-      "Axis of the mesh whose processes share the arrays. Only \"data\" is accepted."},
+      "Mesh axis over which the arrays are sharded. Only \"data\" is accepted."},
      {"min_size_to_shard_mb", "float >= 0", "4",
-      "Arrays of at most this size in MiB are not divided, because small messages cost more time "
-      "than they save memory. The size is that of the weight in float32, also for its optimizer "
+      "Arrays of at most this size in MiB are not sharded, because small messages cost more time "
+      "than the memory is worth. The size is that of the weight in float32, also for its optimizer "
       "state."}});
 
 constexpr const char* kMesh = "mesh";
@@ -69,10 +69,9 @@ void read_mesh(const Config& config, int ranks) {
       return;
     }
     if (axis != kAxis && size != 1) {
-      config.problem(kMesh,
-                     fmt::format("work is divided over the axis '{}' only; axis '{}' must have "
-                                 "size 1",
-                                 kAxis, axis));
+      config.problem(
+          kMesh, fmt::format("work is split over the axis '{}' only; axis '{}' must have size 1",
+                             kAxis, axis));
       return;
     }
     if (axis == kAxis && std::exchange(data, true)) {
@@ -109,7 +108,7 @@ Sharding::Sharding(const Config& config, int ranks) {
   read_mesh(config, ranks);
   read_activation_rules(config);
   if (config.get<bool>(kSplit, false))
-    config.problem(kSplit, "true is not supported: it is about the wiring of TPUs");
+    config.problem(kSplit, "true is not supported: it concerns the topology of TPUs");
   attempt(config, [&] { read_strategy(config); });
 }
 

@@ -27,12 +27,12 @@
 namespace bv {
 namespace {
 
-constexpr std::chrono::seconds kWait{1};  // between two looks for new checkpoints
+constexpr std::chrono::seconds kWait{1};  // between two checks for new checkpoints
 
 constexpr int64_t kAllStay = std::numeric_limits<int64_t>::max();
 
-// TensorBoard forgets the points of earlier processes from the step `forgotten` on. There are no
-// rows of these steps.
+// TensorBoard drops earlier processes' points from the step `forgotten` on. There are no rows for
+// these steps.
 MetricWriter open_rows(const Workdir& output, const std::string& run, int64_t forgotten) {
   MetricWriter::Options options;
   options.metrics_file = output.metrics();
@@ -60,7 +60,7 @@ std::vector<FoundCheckpoint> list_new(const CkptFolder& ckpt, const EvaluatedChe
 }
 
 // Throws if the run has failed and no more checkpoints are expected. After a failure that may be
-// temporary, a launcher, cron or slurm usually starts the run again.
+// temporary, a launcher, cron or slurm usually restarts the run.
 void check_running(const Workdir& workdir, double failed_since, double patience) {
   const int code = failure_code(workdir);
   if (code == 0) return;
@@ -75,7 +75,7 @@ void check_running(const Workdir& workdir, double failed_since, double patience)
 }
 
 // Waits for checkpoints that have no row and returns them. Returns none if the run has finished, or
-// at once unless `request.follow`.
+// immediately unless `request.follow`.
 std::vector<FoundCheckpoint> await_new(const Workdir& workdir, const EvaluatedCheckpoints& done,
                                        const EvaluateRequest& request) {
   double failed_since = -1;
@@ -108,7 +108,7 @@ std::optional<Restored> read_weights_of(const std::string& folder) {
   }
 }
 
-// Returns the evaluators without the keys that do not change what they measure.
+// Returns the evaluators without the keys that do not affect what they measure.
 nlohmann::json essence(const std::string& evals) {
   nlohmann::json all = nlohmann::json::parse(evals, nullptr, /*allow_exceptions=*/false);
   if (!all.is_object()) return {};
@@ -152,7 +152,7 @@ void check_folders(const EvaluateRequest& request, const std::string& output) {
   std::error_code none;
   if (std::filesystem::equivalent(output, request.workdir, none))
     throw Error(Exit::usage, "--output " + output, "is the folder of the run itself");
-  if (!request.config.empty()) load_config(request.config, {});  // before anything is waited for
+  if (!request.config.empty()) load_config(request.config, {});  // before waiting
 }
 
 // Evaluates the checkpoints of a run and writes their rows.
@@ -211,11 +211,10 @@ class NewCheckpoints {
     return true;
   }
 
-  // The run has saved this step again: it returned to an earlier checkpoint, or started over.
+  // The run has saved this step again: it went back to an earlier checkpoint, or started over.
   void drop_rows_from(int64_t step) {
     log::warn(
-        "{}: step {} has been saved anew since it was evaluated; the rows from there on are "
-        "replaced",
+        "{}: step {} was saved again after its evaluation; the rows from there on are replaced",
         rows_.metrics(), step);
     EvaluatedBest::put_aside_from(run_, best_series(), step);  // first: it follows from the rows
     done_->remove_from(step);  // before the rows: a later start then drops what is left of them
@@ -255,7 +254,7 @@ class NewCheckpoints {
   std::optional<MetricWriter> metrics_;
   std::string built_from_;
   std::unique_ptr<RunEvaluators> evaluators_;
-  std::optional<EvaluatedBest> best_;  // recreated when the evaluators or earlier rows change
+  std::optional<EvaluatedBest> best_;  // rebuilt when the evaluators or earlier rows change
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Evaluates the checkpoints of a run with its evaluators, in a process of its own: what `bvtrain
+// Evaluates the checkpoints of a run with its evaluators, in a separate process: what `bvtrain
 // eval` does. It may run beside the run, on the same host or on another one that sees the workdir.
 // Modelled on JAXline's evaluation jobs (its train.py, `evaluate`).
 //

@@ -30,7 +30,7 @@ EvaluatedBest::~EvaluatedBest() {
   if (!series_.empty() && file_exists(held())) delete_folder(held());
 }
 
-// Not in ckpt/, where a start of the run deletes what killed saves have left.
+// Not in ckpt/, where a start of the run deletes the remains of killed saves.
 std::string EvaluatedBest::held() const { return run_.evaluation() + "/.held"; }
 
 // Makes ckpt/best agree with the rows.
@@ -43,8 +43,7 @@ void EvaluatedBest::mend(BestValue& best, const std::string& folder,
   const auto& rows = best.best();
   if (found && (!rows || is_better(found->value, rows->value, watched.higher_is_better))) {
     log::warn(
-        "{} is of step {} with {} {:g}, of which there is no row; it stays until a later "
-        "step is better",
+        "{} is of step {} with {} {:g}, which has no row; it stays until a later step is better",
         folder, found->step, watched.metric, found->value);
     best.restore({found->step, found->value});
     return;
@@ -54,12 +53,12 @@ void EvaluatedBest::mend(BestValue& best, const std::string& folder,
   try {
     const auto identity = EvaluatedCheckpoints::identity(checkpoint);
     if (!identity || !done.contains(rows->step, *identity))
-      throw Error(Exit::storage, checkpoint, "is not there any more");
+      throw Error(Exit::storage, checkpoint, "no longer exists");
     verify_checkpoint(checkpoint);
     write_best(folder, checkpoint,
                {watched.metric, watched.higher_is_better, rows->step, rows->value});
   } catch (const Error&) {
-    log::warn("no whole checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
+    log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
               rows->step, watched.metric, rows->value, folder,
               found ? fmt::format("stays that of step {} until a later step is better", found->step)
                     : "is written when a later step is better");
@@ -75,7 +74,8 @@ void EvaluatedBest::hold(int64_t step) {
   }
 }
 
-// Writes ckpt/best from what is held. A start of the run may delete the unfinished folder, once.
+// Writes ckpt/best from the held checkpoint. A start of the run may delete the unfinished folder,
+// once.
 void EvaluatedBest::write(const std::string& folder, const BestPoint& point) const {
   constexpr int kMostAttempts = 3;
   for (int attempt = 1;; ++attempt) {
@@ -96,7 +96,7 @@ void EvaluatedBest::take(int64_t step, const std::string& identity, const Row& r
     const std::string folder = run_.ckpt().best(series_[i].name);
     try {
       if (EvaluatedCheckpoints::identity(held()) != identity)
-        throw Error(Exit::storage, run_.ckpt().step(step), "is not there any more");
+        throw Error(Exit::storage, run_.ckpt().step(step), "no longer exists");
       write(folder, {watched.metric, watched.higher_is_better, step, *value});
       log::info("[{}] best checkpoint: {}", step, folder);
     } catch (const Error& error) {

@@ -21,7 +21,7 @@ class EvaluatedBest {
  public:
   // Keeps the `series` in the workdir `run`, which must outlive this object. Reads the rows in
   // `metrics_file` and updates ckpt/best to match them, because an earlier process may have been
-  // killed before it wrote ckpt/best. `done` says which checkpoints the rows describe. Throws
+  // killed before it wrote ckpt/best. `done` records which checkpoints the rows describe. Throws
   // Error(Exit::usage) if ckpt/best belongs to another metric.
   EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& series,
                 const std::string& metrics_file, const EvaluatedCheckpoints& done);

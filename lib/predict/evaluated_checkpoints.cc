@@ -31,7 +31,7 @@ EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> r
     if (sound) identities_[*step] = entry->get<std::string>();
   }
   if (!sound) identities_.clear();
-  if (!sound) log::warn("{}: is damaged, so it does not count", file_);
+  if (!sound) log::warn("{}: is damaged, so it is ignored", file_);
 }
 
 std::optional<std::string> EvaluatedCheckpoints::identity(const std::string& folder) {
@@ -39,7 +39,7 @@ std::optional<std::string> EvaluatedCheckpoints::identity(const std::string& fol
     const auto manifest = read_file_if_any(folder + "/" + kManifestName);
     return manifest ? std::optional(fmt::format("{:016x}", hash64(*manifest))) : std::nullopt;
   } catch (const Error&) {
-    return "";  // reading the checkpoint says why
+    return "";  // reading the checkpoint reports why
   }
 }
 

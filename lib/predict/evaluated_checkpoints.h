@@ -1,5 +1,5 @@
 // Which checkpoints the rows of `bvtrain eval` describe. A run that goes back, or that starts over,
-// saves other weights under a step that has a row already. This record tells them apart.
+// saves other weights under a step that has a row already. This record distinguishes them.
 #pragma once
 
 #include <cstdint>

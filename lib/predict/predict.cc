@@ -89,7 +89,7 @@ class Predictor {
       throw Error(Exit::usage, "bvtrain predict",
                   "no weights: give --workdir, --weights FILE, or --set model_init=FILE");
     }
-    if (!from.weights.empty()) {  // `model_load` of a config is about its own model_init
+    if (!from.weights.empty()) {  // a config's `model_load` belongs to its own model_init
       for (const char* key : {"model_init", "model_load"}) from.config.mark_read(key);
       return load_weights(path, *model_, {});
     }
@@ -112,7 +112,7 @@ class Predictor {
   throw Error(Exit::usage, "--outputs", unknown_name_message("output", output, known));
 }
 
-// Returns what `request` asks for, of one batch of preprocessed images.
+// Returns the requested outputs for one batch of preprocessed images.
 NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
                         const at::Tensor& images) {
   Features features;
@@ -141,7 +141,7 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
   const std::string task = model.config.get("task", "classify");
   const std::string loss = model.config.get("loss", default_loss(task));
   PredictedBatch batch;
-  batch.numbers = compares_numbers(loss);  // the card of a weights file names no task
+  batch.numbers = compares_numbers(loss);  // a weights file's card names no task
   PredictData data(model, request, batch.numbers);
   std::optional<Predictor> predictor;
   if (std::any_of(request.outputs.begin(), request.outputs.end(),

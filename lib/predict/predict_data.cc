@@ -29,7 +29,7 @@ Config evaluator(const Config& config, const std::string& name) {
     known.push_back(key);
   }
   if (std::find(known.begin(), known.end(), name) != known.end())
-    throw Error(Exit::usage, "--eval " + name, "this evaluator has no `data` of its own");
+    throw Error(Exit::usage, "--eval " + name, "this evaluator has no `data`");
   throw Error(Exit::usage, "--eval " + name, unknown_name_message("evaluator", name, known));
 }
 
@@ -53,7 +53,7 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   return data;
 }
 
-// Returns the pp_fn of the first evaluator that has one, without the ops for labels.
+// Returns the pp_fn of the first evaluator that has one, without its label ops.
 std::optional<Pipeline> evaluator_pp(const Config& config) {
   const auto keys = first_evaluator_with_pp(config);
   if (!keys) return std::nullopt;
@@ -88,7 +88,7 @@ RightLabels read_labels(const PredictModel& model, const PredictRequest& request
   return labels;
 }
 
-// Returns the features `keys` of a row, as far as the batch has them.
+// Returns those of the features `keys` of a row that the batch has.
 template <class Keys>
 Example row_of(const Batch& batch, int64_t row, const Keys& keys) {
   Example example;
@@ -131,8 +131,8 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
   loader_ = std::make_unique<Loader>(data_, pp_, options_);
 }
 
-// Sets options_.prototype, labelled_ and encoded_. Unreadable images before the first readable one
-// are left to next(), unless there is none.
+// Sets options_.prototype, labelled_ and encoded_. If there is a readable image, next() reports the
+// unreadable ones before it.
 void PredictData::find_first_image() {
   const c10::NoGradGuard no_grad;
   std::vector<std::string> failures;
@@ -196,7 +196,7 @@ bool PredictData::next() {
   return true;
 }
 
-// Warns, for the first batch that has images, if they have another scale than the training's.
+// Warns, for the first batch that has images, if their scale differs from that of training.
 void PredictData::check_values() {
   if (!trained_on_) return;
   const std::optional<ValueSpan> span = value_span(images_);

@@ -33,7 +33,7 @@ std::string read_image_file(const std::string& file) {
   }
 }
 
-// What standard input names is not checked here: its files fail when they are read.
+// Files named on standard input are not checked here: they fail when they are read.
 class FileInputs : public Source {
  public:
   explicit FileInputs(const std::vector<std::string>& paths) {
@@ -106,7 +106,7 @@ class FileInputs : public Source {
   }
 
   std::vector<std::string> files_;
-  FileNotes notes_;  // without what is counted in states_
+  FileNotes notes_;  // without the files counted in states_
   mutable std::mutex mutex_;
   mutable std::vector<State> states_;  // by file, guarded by mutex_
 };

@@ -18,7 +18,7 @@
 namespace bv {
 namespace {
 
-// A class with its probability, or the number of a target with its value.
+// A class with its probability, or a target's index with its value.
 struct Guess {
   int64_t index = 0;
   float probability = 0;
@@ -26,7 +26,7 @@ struct Guess {
 };
 
 // Returns the `top` most probable classes of each row that has no error, the best first. For
-// numbers it returns all of them, in their order.
+// regression it returns all values, in order.
 std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_t top) {
   std::vector<std::vector<Guess>> best;
   if (batch.arrays.empty()) return best;
@@ -62,7 +62,7 @@ std::string class_name(const PredictedBatch& batch, int64_t index) {
   return known ? batch.class_names[static_cast<size_t>(index)] : "";
 }
 
-// Calls `use` with each row and its best classes, which are empty for a row with an error.
+// Calls `use` with each row and its best classes, of which a row with an error has none.
 template <class Use>
 void each_row(const PredictedBatch& batch, int64_t top, const Use& use) {
   const auto best = best_classes(batch, top);
@@ -71,7 +71,7 @@ void each_row(const PredictedBatch& batch, int64_t top, const Use& use) {
     use(row, row.error.empty() ? best.at(read++) : std::vector<Guess>{});
 }
 
-// Returns the right value of a target, nullopt if it is not known.
+// Returns the true value of a target; nullopt if unknown.
 std::optional<float> right_value(const PredictedRow& row, int64_t target) {
   if (!row.label || target >= std::ssize(row.label->values)) return std::nullopt;
   return row.label->values[static_cast<size_t>(target)];
@@ -133,7 +133,7 @@ class Csv : public PredictionText {
 
   std::string add(const PredictedBatch& batch) override {
     if (columns_ == 0) {
-      // How many columns there are is known from the first batch with an image that could be read.
+      // The first batch with a readable image determines the number of columns.
       if (batch.arrays.empty()) {
         unread_.insert(unread_.end(), batch.rows.begin(), batch.rows.end());
         return "";
@@ -185,7 +185,7 @@ class Csv : public PredictionText {
     return join(fields, ",") + "\n";
   }
 
-  // Adds the numbers and the names of the right classes.
+  // Adds the numbers and names of the true classes.
   static void add_classes(const PredictedBatch& batch, const PredictedRow& row,
                           std::vector<std::string>& fields) {
     std::vector<std::string> numbers, names;
@@ -213,7 +213,7 @@ class Csv : public PredictionText {
   std::vector<PredictedRow> unread_;  // rows before the header
 };
 
-// The columns are as wide as the longest text in them, so nothing can be written before the end.
+// Columns are as wide as their longest cell, so nothing can be written before the end.
 class Table : public PredictionText {
  public:
   explicit Table(int64_t top) : top_(top) {}
@@ -271,10 +271,10 @@ class Table : public PredictionText {
   }
 
  private:
-  // A predicted class or value, with what is right before it.
+  // A predicted class or value, after the true one.
   struct Shown {
     std::string guess, probability = {};
-    bool labelled = false;  // the label stands before it
+    bool labelled = false;  // the label precedes it
     std::string label = {};
   };
   struct Line {

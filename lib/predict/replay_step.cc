@@ -18,9 +18,9 @@ Restored read_weights(const std::string& folder) {
     throw Error(
         Exit::usage, folder,
         file_exists(folder + "/" + kBadStepReport)
-            ? "holds no weights: the step was noticed after its update, or the state was "
-              "sharded; `bvtrain replay --workdir D` repeats the run from its last checkpoint"
-            : "is no folder of a bad step, such as D/post-mortem/step-12");
+            ? "has no weights: the step was detected after its update, or the state was sharded; "
+              "`bvtrain replay --workdir D` repeats the run from its last checkpoint"
+            : "is not the folder of a bad step, such as D/post-mortem/step-12");
   }
   Restored restored = Checkpointer::load(weights);
   if (!restored.meta.contains("bad_step"))

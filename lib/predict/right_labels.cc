@@ -8,8 +8,9 @@ namespace {
 constexpr const char* kMultilabel = "multilabel";  // of the task classify and of class_metrics
 constexpr const char* kThreshold = "threshold";    // of class_metrics
 
-// Returns the classes that are right, given one value for each class: 0 or 1, or shares. Follows
-// the evaluators: the largest share is right or, with `multilabel`, every share of at least 1/2.
+// Returns the true classes, given one value for each class: 0 or 1, or shares. As in the
+// evaluators, these are the class with the largest share or, with `multilabel`, all classes with a
+// share of at least 1/2.
 std::vector<int64_t> right_classes(const at::Tensor& values, bool multilabel) {
   const at::Tensor dense = values.to(at::kDouble).contiguous();
   const double* begin = dense.const_data_ptr<double>();
@@ -49,7 +50,7 @@ std::optional<RightLabel> RightLabels::of(const Example& computed, const Dataset
   const at::Tensor& value = found->second;
   if (numbers_ || at::isFloatingType(value.scalar_type())) return read(value);
   if (value.numel() == 1 && value.scalar_type() != at::kByte) return read(value.reshape({}));
-  // The whole numbers may be classes, or a value for each class.
+  // The integers may be classes, or one value for each class.
   return made_ ? std::nullopt : read(value);
 }
 

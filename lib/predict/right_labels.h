@@ -1,4 +1,4 @@
-// The labels of an evaluator's data, as the evaluator itself sees them.
+// The labels of an evaluator's data, as the evaluator itself reads them.
 #pragma once
 
 #include <array>

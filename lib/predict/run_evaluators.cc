@@ -23,7 +23,7 @@
 namespace bv {
 namespace {
 
-// Computes with as many threads as the run did, unless the config says otherwise.
+// Uses as many threads as the run did, unless the config sets another number.
 int compute_threads_of(const Config& config, const Restored& from) {
   const int threads = from.meta.value("compute_threads", at::get_num_threads());
   const auto given = config.get<int64_t>("compute_threads", int64_t{threads});
@@ -38,7 +38,7 @@ void refuse_synthetic(const Restored& from) {
       "is of a run with --synthetic, but its config names real data; it cannot be evaluated");
 }
 
-// Throws if --set gives a key that an evaluation does not use.
+// Throws if --set contains a key that an evaluation does not use.
 void check_overrides(const std::vector<Override>& overrides) {
   const Pattern used(
       "(evals|batch_size_eval|compute_threads|precision|input\\.(threads|batch_size|max_pixels))"
@@ -62,8 +62,8 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
   return length;
 }
 
-// Returns the config of the checkpoint's run, with the evaluators of request.config in place of its
-// own if there is one.
+// Returns the config of the checkpoint's run. If there is a request.config, its evaluators replace
+// the run's.
 Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
   auto keys = nlohmann::json::parse(run_config(checkpoint));
   if (!request.config.empty()) {

@@ -4,7 +4,7 @@ namespace bv {
 
 TrainedParts make_trained_parts(const Config& config, const Restored& from) {
   if (!from.meta.contains("image"))
-    throw Error(Exit::usage, from.folder, "does not tell the size of the model's images");
+    throw Error(Exit::usage, from.folder, "does not record the size of the model's images");
   const auto image = from.meta.at("image").get<std::vector<int64_t>>();
   const auto num_classes = config.get<int64_t>("num_classes");
   const auto name = config.get<std::string>("model_name");

@@ -39,7 +39,7 @@ int open_append(const std::string& file) {
       fsync_path(folder.empty() ? "." : folder);
     } catch (...) {
       ::close(fd);
-      ::unlink(file.c_str());  // so that the next try creates it again and syncs the folder
+      ::unlink(file.c_str());  // so that the next try recreates it and syncs the folder
       throw;
     }
   }

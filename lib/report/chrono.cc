@@ -17,7 +17,7 @@
 namespace bv {
 namespace {
 
-// Read while the program's static objects are made, before main().
+// Initialized with the program's static objects, before main().
 const double kProgramStart = monotonic_seconds();
 
 std::optional<std::string> read_proc(const std::string& file) {
@@ -111,7 +111,7 @@ void Chrono::tick(int64_t step) {
 }
 
 void Chrono::measure_speed(double now, int64_t examples) {
-  // At least a little: a coarse clock may not have moved.
+  // Greater than 0: a coarse clock may not have advanced.
   const double dt = std::max(now - previous_time_ - paused_, 1e-9);
   const double rate = static_cast<double>(examples) / dt / setup_.num_devices;
   measure_("img/sec/core", rate);

@@ -1,5 +1,5 @@
-// The messages are those of tensorflow/core/util/event.proto and core/framework/summary.proto; the
-// framing is that of tsl/lib/io/record_writer.h.
+// The messages follow tensorflow/core/util/event.proto and core/framework/summary.proto; the
+// framing follows tsl/lib/io/record_writer.h.
 #include "lib/report/event_writer.h"
 
 #include <fmt/format.h>

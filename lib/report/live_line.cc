@@ -17,8 +17,8 @@ double percent(int64_t step, int64_t total) {
   return std::floor(1000.0 * static_cast<double>(step) / static_cast<double>(total)) / 10;
 }
 
-// Says how a value compares with those before: " (best so far)", " (best 0.983 at step 400)". ""
-// for the first value.
+// Compares a value with the previous ones: " (best so far)", " (best 0.983 at step 400)"; "" for
+// the first value.
 std::string remark(const std::string& name, double value, const MetricSummary& before) {
   const MetricSummary::Entry* entry = before.find(name);
   if (entry == nullptr || !entry->best) return "";

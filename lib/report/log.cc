@@ -30,7 +30,7 @@ constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 constexpr std::string_view kYellow = "\033[33m", kReset = "\033[0m", kEraseLine = "\r\033[K";
 
 void write_stderr(std::string_view bytes) {
-  write_all(STDERR_FILENO, bytes);  // if this fails, there is no way left to report it
+  write_all(STDERR_FILENO, bytes);  // if this fails, it cannot be reported
 }
 
 bool wants_terminal() {
@@ -46,15 +46,15 @@ size_t terminal_width() {
   return 80;
 }
 
-// Returns the most columns that a character with this first byte of UTF-8 takes; 0 for a
-// continuation byte. From U+1000 on (first byte E1) characters may be two columns wide.
+// Returns the maximum width of a character with this first UTF-8 byte; 0 for a continuation byte.
+// From U+1000 on (first byte E1) characters may be two columns wide.
 size_t columns(char first) {
   const auto byte = static_cast<unsigned char>(first);
   if ((byte & 0xC0) == 0x80) return 0;
   return byte < 0xE1 ? 1 : 2;
 }
 
-// Returns the start of UTF-8 text that surely fits into `width` columns.
+// Returns a prefix of UTF-8 text that certainly fits into `width` columns.
 std::string_view cut(std::string_view text, size_t width) {
   size_t used = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -64,8 +64,8 @@ std::string_view cut(std::string_view text, size_t width) {
   return text;
 }
 
-// Writes log lines to stderr. On a terminal it keeps the live progress line below them; elsewhere a
-// thread writes the progress as an ordinary line whenever there was no line for some time.
+// Writes log lines to stderr. On a terminal it keeps the live progress line below them; otherwise a
+// thread writes the progress as an ordinary line after each longer silence.
 class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   void start(Clock::duration longest_silence) {
@@ -156,7 +156,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
   std::string line_;         // the live line on the screen; empty if there is none
   Clock::time_point drawn_;  // when it was drawn
 
-  // Where there is no live line:
+  // Used if there is no live line:
   Clock::duration longest_silence_ = kLongestSilence;
   std::string progress_;                 // empty: nothing is in progress
   Clock::time_point changed_, written_;  // when progress_ changed; when a line was written

@@ -17,11 +17,11 @@ constexpr std::string_view kOthersUp[] = {"f1",   "auc",  "auroc", "map",  "ap",
 constexpr std::string_view kDown[] = {"losses",     "errors", "err", "ece", "mce",
                                       "nll",        "xent",   "mse", "mae", "rmse",
                                       "perplexity", "brier",  "ppl", "fid", "wer"};
-// A name with one of these is about something else: "loss_scale", "recall_seconds".
+// A name with one of these means something else: "loss_scale", "recall_seconds".
 constexpr std::string_view kNeither[] = {"scale", "weight", "seconds", "secs", "time", "lr"};
 
-// Returns the words of the last part of `name` in lower case, up to an '@', which the name of a
-// class may follow: {"f1"} for "val/f1@bone_loss".
+// Returns the words of the last part of `name` in lower case, up to an '@', which a class name may
+// follow: {"f1"} for "val/f1@bone_loss".
 std::vector<std::string> words_of(std::string_view name) {
   name = name.substr(name.rfind('/') + 1);  // npos + 1 is 0
   std::vector<std::string> words{""};

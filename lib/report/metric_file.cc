@@ -51,8 +51,8 @@ struct RowLine {
   std::string_view text;         // with its line feed
 };
 
-// Returns the longest sequence of rows with ascending steps, by patience sorting (Fredman 1975).
-// Of rows with the same step the first one stays.
+// Returns the longest sequence of rows with ascending steps, by patience sorting (Fredman 1975). Of
+// rows with the same step it keeps the first.
 std::vector<RowLine> longest_ascending(const std::vector<RowLine>& rows) {
   constexpr size_t kNone = SIZE_MAX;
   std::vector<size_t> ends;                        // of the best sequence of each length
@@ -76,7 +76,7 @@ std::vector<RowLine> longest_ascending(const std::vector<RowLine>& rows) {
 // The rows of a file up to some step.
 struct FoundRows {
   std::vector<RowLine> rows;
-  std::vector<int64_t> damaged;  // numbers of the lines that hold no row, or one out of order
+  std::vector<int64_t> damaged;  // numbers of the lines without a row, or with one out of order
   bool ascending = true;         // the steps of the rows
   History history;               // of the rows; complete only if their steps ascend
 };
@@ -139,7 +139,7 @@ RestoredRows restore_rows(const std::string& file, int64_t last_step) {
   try {
     content = read_file_if_any(file);
   } catch (const Error& error) {
-    // The run would otherwise write rows that are there already.
+    // Otherwise the run would write rows that already exist.
     throw Error(Exit::storage, error.where(), error.message());
   }
   if (!content) return {};
@@ -156,7 +156,7 @@ RestoredRows restore_rows(const std::string& file, int64_t last_step) {
     const std::string aside = put_aside(file, *content);
     log::warn(
         "{}:{}: {} damaged: no metric row, or not in the order of steps; the other rows stay, and "
-        "the file as it was is {}",
+        "the original file is {}",
         file, found.damaged.front(),
         found.damaged.size() == 1 ? "this line is"
                                   : fmt::format("{} lines from here on are", found.damaged.size()),

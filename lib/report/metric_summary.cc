@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kTrainingLoss = "training_loss";
 
 // The direction of a metric that may have a best value. The names of the training loop's own times
-// and sizes may hold any word ("z/secs/eval/accuracy").
+// and sizes may contain any word ("z/secs/eval/accuracy").
 Direction direction_of(std::string_view name) {
   return is_result(name) ? metric_direction(name) : Direction::none;
 }
@@ -76,7 +76,7 @@ std::string choose_main_metric(const std::vector<std::string>& names) {
   const auto rank = [](const std::string& name) {
     const int kind = is_accuracy(name) ? 0 : metric_direction(name) == Direction::up ? 1 : 2;
     const std::string_view evaluator = std::string_view(name).substr(0, name.rfind('/'));
-    // "prec@1" is about all classes, "recall@cat" is not.
+    // "prec@1" covers all classes, "recall@cat" does not.
     const bool of_class =
         name.find('@') != std::string::npos && name.find("prec@") == std::string::npos;
     return std::tuple(kind, of_class, evaluator.find("val") == std::string_view::npos, name);

@@ -24,7 +24,7 @@
 namespace bv {
 namespace {
 
-// If a slow disk lets this many rows wait, training waits too.
+// If this many rows wait for a slow disk, training also waits.
 constexpr size_t kMostWaiting = 1024;
 
 }  // namespace
@@ -100,7 +100,7 @@ class MetricWriter::Impl {
     return ended_;
   }
   // Waits until the first `rows` rows are on disk in the metrics file. Does not throw if only
-  // another file could not be written, because the other files repeat what the rows say.
+  // another file could not be written, because the other files only repeat the rows.
   void sync(int64_t rows) {
     std::unique_lock lock(mutex_);
     if (unsynced_) throw UnsyncedRows(*unsynced_);
@@ -198,8 +198,8 @@ class MetricWriter::Impl {
     }
   }
 
-  // Decides whether an attempt to write that has ended with `failure` ends the run. The caller
-  // holds the mutex.
+  // Decides whether a write attempt that failed with `failure` ends the run. The caller holds the
+  // mutex.
   void record(const std::exception_ptr& failure) {
     const bool second = failure_ != nullptr;
     failure_ = failure;
@@ -214,12 +214,12 @@ class MetricWriter::Impl {
         return;
       }
     } catch (...) {
-      // Not an error of the disk: the run ends.
+      // Not a disk error: the run ends.
     }
     error_ = failure;
   }
 
-  // Adds rows and images to what the files have to hold.
+  // Queues rows and images for the files.
   void add(const std::deque<WaitingRow>& rows, const std::vector<LoggedImages>& images) {
     constexpr int64_t kColumns = 4;
     for (const auto& [step, pictures] : images) {
@@ -234,7 +234,7 @@ class MetricWriter::Impl {
     }
   }
 
-  // Writes what the files do not hold yet.
+  // Writes what is not in the files yet.
   void write() {
     rows_file_.flush();
     {
@@ -266,11 +266,11 @@ class MetricWriter::Impl {
   const Options options_;
   std::vector<int64_t> had_;  // steps of the rows that the file already had
 
-  // Used by the writer thread alone, except for the name of the events' file.
+  // Used only by the writer thread, except for the event file's name.
   AppendFile rows_file_{options_.metrics_file};
   std::optional<EventWriter> events_;
   bool report_due_ = false;
-  int64_t added_ = 0;  // how many rows rows_file_ was given
+  int64_t added_ = 0;  // rows passed to rows_file_
   History history_;
   Report report_;
 
@@ -283,7 +283,7 @@ class MetricWriter::Impl {
   std::optional<std::vector<SkippedSummary>> new_skipped_;
   std::vector<LoggedImages> new_images_;
   bool report_wanted_ = false, busy_ = false, stopping_ = false, thrown_ = false;
-  bool again_ = false;          // what could not be written is to be tried again
+  bool again_ = false;          // retry what could not be written
   std::exception_ptr failure_;  // of the last attempt to write; null if it succeeded
   std::exception_ptr error_;    // what ends the run
   std::optional<Error> unsynced_;

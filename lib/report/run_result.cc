@@ -92,7 +92,7 @@ std::string result_json(const RunResult& result) {
   }
   root["failed_saves"] = result.failed_saves;
   root["left_out_saves"] = result.left_out_saves;
-  return json_text(root, 2) + "\n";  // a path or an error may hold bytes that are not UTF-8
+  return json_text(root, 2) + "\n";  // a path or an error may contain bytes that are not UTF-8
 }
 
 std::vector<std::string> closing_lines(const RunResult& result) {
@@ -119,9 +119,8 @@ std::vector<std::string> closing_lines(const RunResult& result) {
         "Checkpoints that could not be written: {} (see the warnings above)", result.failed_saves));
   }
   if (result.left_out_saves > 0) {
-    lines.push_back(
-        fmt::format("Checkpoints that were left out, because they were due too often: {}",
-                    human_count(result.left_out_saves)));
+    lines.push_back(fmt::format("Checkpoints skipped because they were due too often: {}",
+                                human_count(result.left_out_saves)));
   }
   if (!result.report.empty()) lines.push_back("Report: " + result.report);
   return lines;

@@ -75,7 +75,7 @@ bool on() { return recorder().on.load(std::memory_order_relaxed); }
 int64_t now() {
   using std::chrono::steady_clock;
   using std::chrono::system_clock;
-  // Read only once: later the system clock may be set, the steady clock never jumps.
+  // Read only once: the system clock may be set later, while the steady clock never jumps.
   static const int64_t epoch = nanoseconds<system_clock>() - nanoseconds<steady_clock>();
   return epoch + nanoseconds<steady_clock>();
 }
@@ -150,7 +150,7 @@ std::string chrome_json(const Record& record, int rank) {
           time % 1000, more);
     };
     if (event.async) {
-      // A "local" id belongs to this process alone, also when files of several ranks are joined.
+      // A "local" id belongs to this process alone, even if the files of several ranks are merged.
       const std::string id = fmt::format("\"id2\": {{\"local\": \"{:#x}\"}}", ++number);
       put('b', event.begin, id);
       put('e', event.end, id);

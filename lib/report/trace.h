@@ -19,7 +19,7 @@ struct Event {
   int64_t begin = 0, end = 0;  // as from now()
   int thread = 0;              // the kernel's thread id
   // An asynchronous event may end on another thread or overlap other events of its thread, so it is
-  // shown in a row of its own. Collectives are such events.
+  // shown in a separate row. Collectives are such events.
   bool async = false;
 };
 

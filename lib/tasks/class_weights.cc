@@ -9,8 +9,8 @@
 namespace bv {
 namespace {
 
-// Returns how many training examples each class has. Fails if one has none, or if the labels are
-// not known.
+// Returns the number of training examples per class. Fails if a class has none, or if the labels
+// are unknown.
 std::vector<int64_t> counts_of(const Config& config, const std::string& word, const TaskEnv& env) {
   if (env.label_feature != "label" && env.label_feature != "labels") {
     config.fail(

@@ -13,15 +13,14 @@ namespace bv {
 
 inline constexpr KeyText kClassWeightKeys[] = {
     {"class_weights", "'balanced' | 'effective' | list of float > 0", "none",
-     "How much each class counts in the loss, which must be `softmax_xent`: a list with one "
-     "number per class, or computed from the numbers n of training examples of each class. "
-     "`balanced` takes 1 / n, and `effective` (1 - b) / (1 - b^n) with b from "
-     "`class_weights_beta`, which differs less for large classes. The loss of a batch is the "
-     "weighted mean over its examples, whatever the number of processes. Evaluators, also those "
-     "with `pred: loss`, do not weight.",
+     "Weight of each class in the loss, which must be `softmax_xent`: a list with one number per "
+     "class, or computed from the number n of training examples of the class. `balanced` uses 1 / "
+     "n, and `effective` (1 - b) / (1 - b^n) with b from `class_weights_beta`, which differs less "
+     "for large classes. The loss of a batch is the weighted mean over its examples, for any "
+     "number of processes. Evaluators, even with `pred: loss`, do not use the weights.",
      "balanced"},
     {"class_weights_beta", "float 0..<1", "0.999",
-     "With `class_weights: effective`, the number b of Cui et al. (2019): classes of more than "
+     "With `class_weights: effective`, the number b of Cui et al. (2019): classes with more than "
      "about 1 / (1 - b) examples count alike."},
 };
 

@@ -23,15 +23,15 @@ namespace {
 
 const KeyTable keys(
     "task_kw: classify",
-    {"Teaches the model to assign images to classes. Each example must have a float `image` and "
-     "`labels`, one number per class, which the op `onehot` makes; with `loss: sigmoid_xent` an "
-     "image may have several classes or none. What is minimised is the `loss`, with "
-     "`label_smoothing` in training only.",
+    {"Trains the model to assign images to classes. Each example must have a float `image` and "
+     "`labels`, one number per class, as made by the op `onehot`. With `loss: sigmoid_xent` an "
+     "image may have several classes or none. It minimises the `loss`, with `label_smoothing` in "
+     "training only.",
      "class_weights: balanced"},
     {{"multilabel", "bool", "false",
-      "Says that an image may have several classes or none, and checks that the run fits: the "
-      "`loss` must be `sigmoid_xent`, and labels must be within 0 and 1. Predictions are then a "
-      "probability for each class by itself. Give the evaluator `class_metrics` the same key."}},
+      "Whether an image may have several classes or none. The `loss` must then be `sigmoid_xent`, "
+      "and labels must be within 0 and 1. Predictions are then independent probabilities of each "
+      "class. Give the evaluator `class_metrics` the same key."}},
     kClassWeightKeys);
 
 [[noreturn]] void refuse(const std::string& why) { throw Error::in("classify", Exit::usage, why); }
@@ -67,7 +67,7 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
   return labels;
 }
 
-// Losses of big_vision's utils.py that need inputs which no batch of this task has.
+// Losses in big_vision's utils.py that need inputs which this task's batches do not have.
 constexpr std::pair<const char*, const char*> kOthers[] = {
     {"weighted_softmax_xent",
      "it needs class numbers and weights of every token of a sequence, which no task supplies; for "
@@ -96,10 +96,9 @@ class Classify : public Task {
     const std::vector<double> weights = read_class_weights(config, env);
     if (!weights.empty()) weights_ = Constant(at::tensor(weights, at::kFloat));
     if (multilabel_ && env.loss_name != "sigmoid_xent") {
-      config.problem("multilabel",
-                     fmt::format("needs loss: sigmoid_xent, which judges each class for itself; {} "
-                                 "chooses one class",
-                                 env.loss_name));
+      config.problem("multilabel", fmt::format("needs loss: sigmoid_xent, which treats each class "
+                                               "independently; {} chooses one class",
+                                               env.loss_name));
     }
     if (config.has("class_weights") && env.loss_name != "softmax_xent")
       config.problem("class_weights",

@@ -28,21 +28,20 @@ namespace {
 
 const KeyTable keys(
     "task_kw: regress",
-    {"Teaches the model to predict numbers, such as an age, a dose or coordinates. `num_classes` "
-     "is how many numbers there are. Each example must have a float `image` and `labels`, one "
-     "number per target, or `label`, a single one. The key `loss` is `mse` (the default), `l1` or "
-     "`huber`, and its value the mean over the targets and examples. Metrics and predictions are "
-     "in the units of the labels.",
+    {"Trains the model to predict numbers, such as an age, a dose or coordinates. `num_classes` is "
+     "their number. Each example must have a float `image` and `labels`, one number per target, or "
+     "`label`, a single one. The key `loss` is `mse` (the default), `l1` or `huber`, averaged over "
+     "the targets and examples. Metrics and predictions are in the units of the labels.",
      "normalize_targets: true"},
     {{"normalize_targets", "bool", "true",
-      "Whether the model learns (target - mean) / standard deviation, with those of the training "
-      "data, so that targets of any size train alike. The loss is then in units of the standard "
-      "deviation. All training examples are read once before the training. The checkpoints keep "
-      "the two numbers of each target; `predict`, evaluators and `export` give values in the units "
-      "of the labels."},
+      "Whether to train on (target - mean) / standard deviation, computed from the training data, "
+      "so that targets of any scale train alike. The loss is then in units of the standard "
+      "deviation. All training examples are read once before the training. Checkpoints store both "
+      "statistics of each target; `predict`, evaluators and `export` give values in the units of "
+      "the labels."},
      {"delta", "float > 0", "1",
-      "With `loss: huber`, the error from which on the loss grows linearly and no longer with the "
-      "square. With `normalize_targets` it counts in standard deviations."}});
+      "With `loss: huber`, the error above which the loss is linear instead of quadratic. With "
+      "`normalize_targets` it is in standard deviations."}});
 
 constexpr int64_t kCompared = 8;  // examples that show whether input.pp leaves the labels alone
 
@@ -61,7 +60,7 @@ const char* target_key(const Features& features) {
 }
 
 // Returns the targets of a batch, (n, targets) float32, where `outputs` are the model's. Throws if
-// they are class numbers; with `named`, whole numbers are.
+// they are class numbers; with `named`, integers are.
 at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool named) {
   const char* key = target_key(batch);
   const at::Tensor& labels = batch.at(key);
@@ -83,7 +82,7 @@ at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool name
   return targets;
 }
 
-// The mean and the standard deviation of numbers that come one by one (Welford's method).
+// The running mean and standard deviation (Welford's method).
 class RunningSpread {
  public:
   void add(double value) {
@@ -95,7 +94,7 @@ class RunningSpread {
     squares_ += distance * (value - mean_);
   }
   bool constant() const { return least_ == most_; }
-  // Returns the distance of float32 numbers near the largest of the values.
+  // Returns the spacing of float32 numbers near the largest value.
   double float_step() const {
     const auto large = static_cast<float>(std::max(std::abs(least_), std::abs(most_)));
     return std::nextafter(large, INFINITY) - static_cast<double>(large);
@@ -127,8 +126,8 @@ bool labels_are_raw(const LabelledExamples& examples, const char* key) {
   return true;
 }
 
-// Adds the labels of an example. Throws if one is NaN or infinite, or if there are not as many as
-// there are `spreads`.
+// Adds the labels of an example. Throws if one is NaN or infinite, or if their number differs from
+// that of `spreads`.
 void add_labels(const Example& example, const char* key, const std::string& name,
                 std::vector<RunningSpread>& spreads) {
   const auto found = example.find(key);
@@ -189,7 +188,7 @@ std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const ch
 
 // Throws if float32, in which the model learns, cannot distinguish the values of a target.
 void check_resolution(const RunningSpread& spread, size_t target) {
-  constexpr double kLeast = 32;  // steps of float32 in a standard deviation
+  constexpr double kLeast = 32;  // float32 steps per standard deviation
   const double step = spread.float_step();
   if (spread.constant() && step < 1) return;
   if (!spread.constant() && spread.std() >= kLeast * step) return;
@@ -236,8 +235,8 @@ class Regress : public Task {
       check_resolution(spreads[t], t);
       if (spreads[t].constant() || static_cast<float>(spreads[t].std()) == 0) {
         throw Error(Exit::usage, "",
-                    fmt::format("target {} is {} in all {} training examples: there is nothing to "
-                                "learn, and it cannot be normalized",
+                    fmt::format("target {} is constant ({}) in all {} training examples: there is "
+                                "nothing to learn, and it cannot be normalized",
                                 t, spreads[t].mean(), spreads[t].count()));
       }
       means.push_back(spreads[t].mean());
@@ -278,7 +277,7 @@ class Regress : public Task {
   const std::string loss_;
   const bool normalizes_;
   const double delta_;
-  const bool named_;  // the training data names the classes of whole numbers
+  const bool named_;  // the training data has class names for integers
 };
 const Register<Task, Regress> registered("regress");
 

@@ -18,8 +18,8 @@
 namespace bv {
 namespace {
 
-// Examples that are computed at once where the model allows it: the whole batch of many ranks may
-// not fit into the memory of one.
+// Examples that are computed at once if the model allows it: the global batch of many ranks may not
+// fit into one rank's memory.
 constexpr int64_t kAtOnce = 64;
 
 bool is_finite(const at::Tensor& values) {
@@ -46,8 +46,8 @@ Example mixed(const Example& batch, const MixupConfig& mixup, uint64_t seed, int
   return copy;
 }
 
-// Finds the first activation and the first gradient, in the order of computation, that are not
-// finite.
+// Finds the first non-finite activation and the first non-finite gradient, in the order of
+// computation.
 class Search {
  public:
   // `order` are the names of the activations as they were computed.
@@ -71,7 +71,7 @@ class Search {
 
  private:
   Diagnosis found_;
-  size_t activation_ = SIZE_MAX, gradient_ = SIZE_MAX;  // the places of what was found
+  size_t activation_ = SIZE_MAX, gradient_ = SIZE_MAX;  // their places
 };
 
 std::string origin(const Diagnosis& found) {
@@ -167,7 +167,7 @@ Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const M
     Features features;
     std::vector<std::string> order;
     Pass pass;
-    pass.train = true;  // batch norm takes the statistics of the batch, as in the step
+    pass.train = true;  // batch norm uses batch statistics, as in the step
     pass.features = &features;
     pass.order = &order;
     pass.seed = seed;

@@ -14,7 +14,7 @@ namespace bv {
 namespace {
 
 constexpr double kQuickSeconds = 1.0;
-constexpr double kMacsPerSecond = 3e10;  // a cautious guess for two cores in float32
+constexpr double kMacsPerSecond = 3e10;  // a conservative guess for two cores in float32
 
 // Returns the first n training examples as a batch.
 Batch first_examples(const Recipe& recipe, int64_t n) {
@@ -70,7 +70,7 @@ void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
   }
 }
 
-// Fills in what the recipe, built for all ranks on the meta device, shows about the run.
+// Summarizes the run from the recipe, which is built for all ranks on the meta device.
 DryRunSummary summary_of(const Recipe& shapes) {
   DryRunSummary summary;
   summary.model = shapes.model_name;

@@ -14,7 +14,7 @@ namespace {
 
 const KeyTable keys(
     "evals.*",
-    {"An evaluator, which measures the model under a name of your choice: up to 64 letters, digits "
+    {"An evaluator that measures the model, under a name of your choice: up to 64 letters, digits "
      "and _ - . @ +, not beginning with a dot. With one of the keys `log_*` it runs before the "
      "training, at intervals and after the last step. Without them only `bvtrain eval` runs it, or "
      "a run that has no step to train. Its metrics are called `<name>/<metric>`, and the "
@@ -27,34 +27,32 @@ const KeyTable keys(
      "log_epochs: 1",
      "evaluators/common.py from_config"},
     {{"type", "string", "= the name of the entry",
-      "Kind of evaluator. It may be left out if the entry is called like a kind, such as `knn`. "
-      "The command `bvtrain --list evals` prints all kinds.",
+      "Kind of evaluator. It may be omitted if the entry is named after a kind, such as `knn`. "
+      "`bvtrain --list evals` prints all kinds.",
       "classification"},
      {"log_{steps,examples,epochs,percent,seconds}", "float", "none",
-      "Interval between two evaluations during the training. Give it in one unit; `percent` is a "
+      "Interval between two evaluations during training. Give it in one unit; `percent` is a "
       "fraction of the whole run, from 0 to 1. The last step is always evaluated; an evaluation "
       "that would fall within a quarter of an interval before the last step is skipped (not with "
       "seconds). Without an interval, or with 0, only `bvtrain eval` runs the evaluator.",
       "1000"},
      {"pred", "'predict' | 'loss'", "predict",
-      "What the evaluator gets for each example: with `predict` the outputs of the model, the "
-      "logits, and with `loss` the loss, which the evaluator `mean` averages."},
-     {"pred_kw", "map", "{}",
-      "Arguments for `pred`. It must be empty, because neither of the two takes any."},
+      "What the evaluator gets for each example: with `predict` the model's outputs (logits), and "
+      "with `loss` the loss, which the evaluator `mean` averages."},
+     {"pred_kw", "map", "{}", "Arguments for `pred`. It must be empty, because neither takes any."},
      {"prefix", "string", "= the name of the entry and /",
-      "Text before the name of each metric. With `prefix: ''` metrics have their bare names; two "
-      "evaluators must then not measure the same.",
+      "Prefix of the name of each metric. With `prefix: ''` metrics have their bare names; two "
+      "evaluators must then not have the same metric.",
       "val_"},
      {"skip_first", "bool", "false",
-      "Whether to leave out the evaluation before the training, for instance because it takes "
-      "long. It is done nevertheless if the run has no step to train."},
+      "Whether to skip the evaluation before the training, for instance because it takes long. It "
+      "still runs if the run has no step to train."},
      {"ema", "bool", "false",
-      "Whether to evaluate the averaged weights, which are often better, in place of those of the "
-      "step. The run must keep them: add `ema: {decay: 0.999}` at the top level.",
+      "Whether to evaluate the averaged weights, which are often better, instead of the current "
+      "ones. The run must keep them: add `ema: {decay: 0.999}` at the top level.",
       "", "-"},
      {"tta", "map", "none",
-      "Test-time augmentation: the model sees each image in several forms, and the mean of its "
-      "outputs counts.",
+      "Test-time augmentation: outputs are averaged over several augmented views of each image.",
       "{mirror: true}", "-"}});
 const KeyTable pred_keys("evals.*.pred_kw", {"Arguments for `pred`. It must be empty."}, {});
 
@@ -67,7 +65,7 @@ void check_name(const std::string& name, const Config& config) {
       fmt::format("evals: '{}' cannot name an evaluator: {}", printable(name), kFileNameRule));
 }
 
-// Returns the prefix of the metrics' names, which are written into lines of the log.
+// Returns the prefix of the metric names, which appear in log lines.
 std::string read_prefix(const std::string& name, const Config& config) {
   std::string prefix = config.get("prefix", (name + "/").c_str());
   if (std::any_of(prefix.begin(), prefix.end(), [](unsigned char c) { return std::iscntrl(c); }))
@@ -88,7 +86,7 @@ EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   return env;
 }
 
-// Checks the data of an evaluator that has other problems, because such an evaluator is not probed.
+// Checks the data of an evaluator that has other problems: such an evaluator is not probed.
 void check_data(const Config& config, const EvalEnv& env) {
   if (!config.has("data")) return;
   attempt(config, [&] {
@@ -145,7 +143,7 @@ void check_metric_names(const Config& evals, const std::vector<EvalJob>& jobs) {
 
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners) {
-  // "z/" and "y/" are usual prefixes of evaluators too.
+  // "z/" and "y/" are also common evaluator prefixes.
   const bool of_training = is_trainers_own(metric) && !metric.starts_with("z/") &&
                            !metric.starts_with("y/") && !metric.ends_with("errors");
   const std::string& owner = owners.emplace(metric, evaluator).first->second;

@@ -23,28 +23,27 @@ namespace {
 const KeyTable top_keys(
     "", {},
     {{"mixup", "map", "none",
-      "Mixes pairs of images and their labels, which makes the model less sure of itself and often "
-      "better. It needs float labels, such as `onehot` makes.",
+      "Mixes pairs of images and their labels, which makes the model less confident and often "
+      "better. It needs float labels, such as those of `onehot`.",
       "{p: 0.2}"}});
 
 const KeyTable mixup_keys(
     "mixup",
     {"Replaces each image by a * image + (1 - a) * the image before it in the batch, and its "
-     "labels in the same way. The number a, between 0.5 and 1, is drawn anew in each step.",
+     "labels in the same way. The number a, between 0.5 and 1, is drawn for each step.",
      "p: 0.2", "utils.py get_mixup"},
     {{"p", "float >= 0", "0",
-      "How strongly images are mixed: a is the larger of b and 1 - b, where b is drawn from the "
-      "Beta(p, p) distribution. With 0 nothing is mixed, 0.2 mixes most batches only a little, and "
-      "1 draws every mixture with equal chance.",
+      "How strongly images are mixed: a is max(b, 1 - b) with b drawn from Beta(p, p). 0 mixes "
+      "nothing, 0.2 mixes most batches only a little, and 1 makes all mixtures equally likely.",
       "0.2"},
      {"scope", "'global' | 'shard'", "global",
-      "Which images are paired if there are several processes. With `global` these are all images "
-      "of the batch, so that results do not depend on the number of processes; with `shard` only "
-      "those of one process, as big_vision does it within each device.",
+      "Which images are paired if there are several processes. `global` pairs all images of the "
+      "batch, so results do not depend on the number of processes. `shard` pairs only those of one "
+      "process, as big_vision does within each device.",
       "", "-"},
      {"fold_in", "any", "none",
-      "Has no effect and gives a warning. The random numbers of each step follow from `seed` and "
-      "the number of the step."}});
+      "Has no effect and gives a warning. The random numbers of each step depend only on `seed` "
+      "and the step."}});
 
 constexpr int64_t kWidth = 64;  // elements; GCC vectorises loops with a constant trip count
 
@@ -60,7 +59,7 @@ constexpr int64_t kWidth = 64;  // elements; GCC vectorises loops with a constan
   for (; at < n; ++at) row[at] = a * row[at] + b * previous[at];
 }
 
-// Returns the example before this rank's first one: the last one of the previous rank, (1, ...).
+// Returns the example before this rank's first one: the previous rank's last one, (1, ...).
 at::Tensor example_before(const at::Tensor& examples, Group& group) {
   at::Tensor last = examples.narrow(0, examples.size(0) - 1, 1).clone();
   if (group.size() == 1) return last;
@@ -81,8 +80,8 @@ MixupConfig read_mixup(const Config& config, int ranks) {
   mixup.done();
   if (ranks > 1 && read.p > 0 && !read.by_rank) {
     config.warn("mixup",
-                "pairs examples over the whole batch, whatever the number of processes; "
-                "big_vision pairs within a device's part: mixup.scope: shard");
+                "pairs examples over the whole batch, for any number of processes; big_vision "
+                "pairs within a device's part: mixup.scope: shard");
   }
   return read;
 }

@@ -13,28 +13,26 @@
 namespace bv {
 namespace {
 
-const KeyTable top_keys(
-    "", {},
-    {{"profile", "map", "none",
-      "Records what a few steps spend their time on, and writes it to `trace/rank-<r>.json` in the "
-      "workdir, one file a process. The pages ui.perfetto.dev and chrome://tracing show the files. "
-      "Write `profile: {}` to record three steps.",
-      "{first_step: 10, steps: 3}", "-"}});
+const KeyTable top_keys("", {},
+                        {{"profile", "map", "none",
+                          "Profiles a few steps and writes a trace to `trace/rank-<r>.json` in the "
+                          "workdir, one file per process. Open it in ui.perfetto.dev or "
+                          "chrome://tracing. Write `profile: {}` to record three steps.",
+                          "{first_step: 10, steps: 3}", "-"}});
 
-const KeyTable profile_keys("profile",
-                            {"Records what a few steps spend their time on: waiting for data, "
-                             "computing, communication and checkpoints. On a GPU also its kernels "
-                             "and copies. The log has a summary.",
-                             "first_step: 10\nsteps: 3"},
-                            {{"first_step", "int >= 1", "10",
-                              "First step that is recorded, not after the last step of the run. "
-                              "The very first steps are slower than the others, so they say "
-                              "little. A run that continues after this step records nothing."},
-                             {"steps", "int 1..1000", "3", "Number of steps that are recorded."}});
+const KeyTable profile_keys(
+    "profile",
+    {"Profiles a few steps: waiting for data, computation, communication and checkpoints; on a GPU "
+     "also kernels and copies. The log has a summary.",
+     "first_step: 10\nsteps: 3"},
+    {{"first_step", "int >= 1", "10",
+      "First step to record, not after the last step of the run. The very first steps are slower "
+      "and not representative. A run that continues after this step records nothing."},
+     {"steps", "int 1..1000", "3", "Number of steps to record."}});
 
 constexpr int64_t kMostSteps = 1000;
 
-// Returns the seconds that each recorded step took, in ascending order.
+// Returns the durations of the recorded steps in seconds, ascending.
 std::vector<double> step_times(const trace::Record& record) {
   std::vector<double> times;
   for (const trace::Event& event : record.events) {
@@ -83,7 +81,7 @@ Profile::~Profile() {
   try {
     if (!device_.is_cpu()) stop_kernel_record(device_, record);
   } catch (const std::exception&) {
-    // A device that has failed cannot be waited for.
+    // It is not possible to wait for a failed device.
   }
 }
 
@@ -129,7 +127,7 @@ void Profile::write() {
           ? ""
           : fmt::format(", {} sent per step", human_bytes(static_cast<double>(sent) / steps)));
   if (!device_.is_cpu())
-    log::info("profile: the device computes or copies for {:.4g} ms per step",
+    log::info("profile: the device is busy for {:.4g} ms per step",
               1e-6 * static_cast<double>(busy) / steps);
   if (const std::string line = overlap_line(record.events); !line.empty()) log::info("{}", line);
 }

@@ -40,19 +40,18 @@ std::vector<double> read_growth_ratios(const Config& config, const Recipe& recip
                                  ratio, below, 10 * below, 100 * below));
   }
   if (!ratios.empty() && (in_seconds(recipe.log_training) || in_seconds(recipe.ckpt)))
-    config.problem(key, "needs intervals in steps: give log_training and ckpt not in seconds");
+    config.problem(key, "needs intervals in steps: log_training and ckpt cannot be in seconds");
   return ratios;
 }
 
-// Whether loaders keep images as bytes and the step normalizes them, which makes the copy to a GPU
+// Whether loaders keep images as bytes and the step normalizes them, so that the copy to a GPU is
 // four times smaller. The environment variable BVTRAIN_BYTE_IMAGES=0 or 1 overrides it.
 bool images_travel_as_bytes(c10::Device device) {
   const char* value = std::getenv("BVTRAIN_BYTE_IMAGES");
   return value != nullptr ? std::string_view(value) == "1" : !device.is_cpu();
 }
 
-// Takes the place of a model that could not be built, so that the optimizer's keys are still
-// checked.
+// Replaces a model that could not be built, so that the optimizer's keys are still checked.
 class NoModel : public Model {
  public:
   at::Tensor forward(const at::Tensor& image, Pass&) override { return image; }
@@ -78,9 +77,9 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
       ranks{group.size(), ranks_at_start},
       device(device),
       classes_(std::move(classes)) {
-  // Each part is built in a separate attempt(), so that one start shows a user the problems of all
-  // parts. If a part fails, the parts that need it are built with a stand-in. They must not report
-  // a problem that exists only because of the stand-in.
+  // Each part is built in a separate attempt(), so that one start reports the problems of all
+  // parts. If a part fails, the parts that need it are built with a placeholder. They must not
+  // report a problem that exists only because of the placeholder.
   byte_images_ = !meta && images_travel_as_bytes(device);
   attempt(config, [&] { read_run(); });
   attempt(config, [&] { read_input(synthetic); });
@@ -175,7 +174,7 @@ void Recipe::read_model(bool meta) {
   const auto image = first_.find("image");
   const bool known = image != first_.end();
   // Without an example, the model's keys are checked with images whose side is a multiple of most
-  // patch sizes. On the meta device they take no memory.
+  // patch sizes. On the meta device they use no memory.
   constexpr int64_t kSide = 10080;
   env_ = known ? ModelEnv{num_classes, image->second.size(0), image->second.size(1),
                           image->second.size(2)}
@@ -208,7 +207,7 @@ void Recipe::read_task() {
 
 namespace {
 
-// Returns how often a rank sends the size of a parameter in a step. An all-reduce of gradients over
+// Returns how many times a rank sends a parameter's size per step. An all-reduce of gradients over
 // N ranks sends it 2 (N - 1) / N times; a reduce-scatter or an all-gather half as often. `gathers`
 // is how often fsdp gathers the parameter's unit.
 double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int ranks,
@@ -222,9 +221,9 @@ double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int r
   return static_cast<double>(halves) * (ranks - 1) / ranks;
 }
 
-// Returns how often fsdp gathers a parameter's unit in a step: for the forward and the backward
-// pass of each micro-batch. The last unit is still in memory when backward begins, so it is
-// gathered once a micro-batch. A parameter outside all units is gathered once a step
+// Returns how often fsdp gathers a parameter's unit per step: for the forward and the backward pass
+// of each micro-batch. The last unit is still in memory when backward begins, so it is gathered
+// once per micro-batch. A parameter outside all units is gathered once per step
 // (lib/params/sharded_units.h).
 int64_t gathers_of(const std::vector<std::string>& units, const std::string& name,
                    int64_t micro_batches) {
@@ -293,9 +292,8 @@ void Recipe::read_evaluators() {
   selection = read_selection(config, evals, length);
 }
 
-// Records a problem if an evaluator asks for an activation that the model does not have, or if its
-// test-time augmentation does not work, which would otherwise be found only at the first
-// evaluation.
+// Records a problem if an evaluator requests an activation that the model does not have, or if its
+// test-time augmentation does not work. Otherwise only the first evaluation would detect this.
 void Recipe::check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
                            const ShapeCheck& shapes) const {
   const std::vector<std::string> activations = job.evaluator->activations();
@@ -309,7 +307,7 @@ void Recipe::check_outputs(const Config& keys, const EvalJob& job, const Batch& 
   }
 }
 
-// Lets the task see the labels of the training data.
+// Fits the task to the labels of the training data.
 void Recipe::fit_task(const Config& input) {
   if (step_config_.mixup.p > 0 && !first_.contains("labels")) {
     config.fail("mixup", fmt::format("mixes the feature 'labels', which input.pp does not give (it "
@@ -320,7 +318,7 @@ void Recipe::fit_task(const Config& input) {
                [&] { task->fit(*model, labelled_examples(*data, seed, loader), first_); });
 }
 
-// Lets the model see some training images.
+// Fits the model to some training images.
 void Recipe::fit_model(const Config& input) {
   if (model->fit_images() == 0) return;
   const LabelledExamples examples = labelled_examples(*data, seed, loader);
@@ -345,7 +343,7 @@ void Recipe::look_at_images() {
   }
 }
 
-// Warns if the images of an evaluator are scaled in another way than those of the training.
+// Warns if an evaluator's images are scaled differently from the training images.
 void Recipe::check_values(const Config& keys, const at::Tensor& images) const {
   const std::optional<ValueSpan> span = value_span(images);
   if (!span || !image_values || !far_apart(*span, *image_values)) return;
@@ -358,7 +356,7 @@ void Recipe::check_values(const Config& keys, const at::Tensor& images) const {
 // examples and passes one through the model on the meta device.
 void Recipe::probe_shapes() {
   const Config input = config.section("input"), section = config.section("evals");
-  std::optional<ShapeCheck> shapes;  // absent if the sizes of the model are not known
+  std::optional<ShapeCheck> shapes;  // absent if the model's sizes are unknown
   if (model && task && !first_.empty() && data_env_.source.num_classes == num_classes) {
     shapes.emplace(config, model_name, env_, precision);
     task->add_buffers(shapes->model(), env_.num_classes);

@@ -1,4 +1,4 @@
-// The part of Recipe that reads `input` and num_classes, and opens the training data.
+// Recipe's code that reads `input` and num_classes, and opens the training data.
 
 #include <algorithm>
 #include <cmath>
@@ -22,8 +22,8 @@ namespace {
 
 const KeyTable mixture_keys(
     "input.*",
-    {"One of several data sets to train on. The key is the name of the data set in `input.data`, "
-     "which gives its share of the examples.",
+    {"One of several training data sets. The key is its name in `input.data`, which sets its "
+     "fraction of the examples.",
      "input:\n"
      "  data: {own: 0.7, public: 0.3}\n"
      "  own: {data: {name: image_folder, data_dir: own}, pp: decode|resize(64)}\n"
@@ -31,17 +31,17 @@ const KeyTable mixture_keys(
      "  batch_size: 256",
      "input_pipeline.py training"},
     {{"data", "map of input.data", "required",
-      "The data set: its source, and the part of it to use.", "{name: digits, split: train}"},
+      "The data set: its source and the part of it to use.", "{name: digits, split: train}"},
      {"pp", "string", "\"\"",
-      "Preprocessing and augmentation of its images: ops joined by `|`. After it, the examples of "
-      "all data sets must have the same features, of the same types and shapes.",
+      "Preprocessing and augmentation of its images: ops separated by `|`. After it, the examples "
+      "of all data sets must have the same features, types and shapes.",
       "decode|resize(64)|value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")"},
      kSampleKey,
      kQuarantineKey,
      {"shuffle_buffer_size", "any", "none",
       "Has no effect and gives a warning. Every pass over a data set is shuffled as a whole."},
      {"cache_raw", "any", "none",
-      "Has no effect and gives a warning. The operating system keeps files in memory that are read "
+      "Has no effect and gives a warning. The operating system caches files that are read "
       "again."}});
 
 constexpr std::string_view kAuto = "auto";  // a value of num_classes
@@ -63,7 +63,7 @@ void check_image(const Config& input, const Example& example) {
     input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
 }
 
-// Returns the ops of `pp`. If the cache has a short_side, they see smaller images, whether the
+// Returns the ops of `pp`. If the cache has a short_side, they receive smaller images, whether the
 // cache is open or not.
 std::shared_ptr<const Pipeline> make_pipeline(const Config& keys,
                                               const std::optional<ImageCacheOptions>& cache) {
@@ -72,7 +72,7 @@ std::shared_ptr<const Pipeline> make_pipeline(const Config& keys,
   return pp;
 }
 
-// Records a problem for each key of big_vision's `input` that would need Python.
+// Records a problem for each key of big_vision's `input` that requires Python.
 void refuse_functions(const Config& input) {
   for (const auto& [key, instead] :
        {std::pair("pre_filter_fn", "list the examples to use in a manifest (name: jsonl or csv)"),
@@ -85,7 +85,7 @@ void refuse_functions(const Config& input) {
   }
 }
 
-// Records a problem for each key of `input` that a mixture has in the sections of its data sets.
+// Records a problem for each key of `input` that a mixture needs in its data sets' sections.
 void refuse_common_keys(const Config& input, const std::string& first) {
   for (const char* key : {"pp", "sample", "quarantine", "shuffle_buffer_size", "cache_raw"}) {
     if (!input.has(key)) continue;
@@ -138,7 +138,7 @@ bool given_wrongly(const Config& config, std::string_view path) {
          });
 }
 
-// Reads which data sets there are, with their pp strings. Returns whether all pp strings are valid.
+// Reads the data sets with their pp strings. Returns whether all pp strings are valid.
 bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
   const Config data = input.section("data");
   std::vector<std::pair<std::string, double>> shares;  // of a mixture
@@ -154,7 +154,7 @@ bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
     }
     for (const auto& [name, weight] : shares) {
       if (weight / sum < TrainingData::kLeastShare)
-        data.fail(name, fmt::format("{} of {} is too small a share", weight, sum));
+        data.fail(name, fmt::format("{} of {} is too small a fraction", weight, sum));
     }
     if (shares.empty()) data.fail("", "every data set has the weight 0");
     refuse_common_keys(input, shares[0].first);
@@ -181,7 +181,7 @@ bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
     if (!part.sample.is_uniform() && !loader.shuffle)
       part.keys.problem("sample", "draws examples in random order; leave out 'shuffle: false'");
     DataEnv own = env;
-    own.source.keep_broken |= part.keys.has("quarantine");  // the list may have them
+    own.source.keep_broken |= part.keys.has("quarantine");  // the list may contain them
     attempt(config, [&] { part.open = prepare_data(part.keys.section("data"), own); });
   }
   return sound;
@@ -212,7 +212,7 @@ void Recipe::read_input(bool synthetic) {
     return;
   open_data(keep_only);
   const bool counted = attempt(config, [&] { count_classes(input); });
-  // The pp strings may say onehot(num_classes, ...), which is known now.
+  // The pp strings may contain onehot(num_classes, ...), which is known now.
   if (counted && config_counts_classes_) {
     for (InputPart& part : inputs_) part.training.pp = make_pipeline(part.keys, image_cache_);
     make_data(keep_only);
@@ -236,8 +236,8 @@ void Recipe::read_input(bool synthetic) {
   for (const InputPart& part : inputs_) check_examples(part, has_classes);
 }
 
-// Opens the data sets. The classes of a checkpoint, or of the first data set that names its
-// classes, are those of the run.
+// Opens the data sets. The run's classes are those of a checkpoint, or of the first data set that
+// names its classes.
 void Recipe::open_data(const std::vector<std::string>& keep_only) {
   for (InputPart& part : inputs_) {
     part.training.data = part.open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
@@ -264,16 +264,16 @@ void Recipe::make_sampler_of(InputPart& part) {
     return;
   }
   if (part.sample.kind != SampleRule::Kind::weights && !part.training.pp->uses_data_labels()) {
-    part.keys.fail(
-        "sample", fmt::format("goes by the classes of the feature 'label', but pp makes the labels "
-                              "from '{}'; {{weights: FEATURE}} takes shares from any feature",
-                              part.training.pp->made_from("labels")));
+    part.keys.fail("sample",
+                   fmt::format("uses the classes of the feature 'label', but pp makes the labels "
+                               "from '{}'; {{weights: FEATURE}} uses any feature",
+                               part.training.pp->made_from("labels")));
   }
   part.training.sampler = make_sampler(part.sample, *part.training.data, part.keys,
                                        {loader.threads, loader.error_budget, loader.section});
   const bool weighed = config.is_map("task_kw") && config.section("task_kw").has("class_weights");
   if (weighed && part.sample.kind != SampleRule::Kind::weights)
-    part.keys.warn("sample", "evens out the classes, and so does task_kw.class_weights");
+    part.keys.warn("sample", "balances the classes, and so does task_kw.class_weights");
 }
 
 void Recipe::make_data(const std::vector<std::string>& keep_only) {
@@ -285,7 +285,7 @@ void Recipe::make_data(const std::vector<std::string>& keep_only) {
   data = std::move(made);
 }
 
-// Computes a few examples of a data set, which must look like those of the first one.
+// Computes a few examples of a data set, which must have the same form as those of the first one.
 void Recipe::check_examples(const InputPart& part, bool has_classes) {
   read_example(part.keys, "pp", [&] {
     Example first =
@@ -301,9 +301,9 @@ void Recipe::check_examples(const InputPart& part, bool has_classes) {
   });
 }
 
-// Reads how batches are made.
+// Reads the loader's keys.
 void Recipe::read_loader(const Config& input) {
-  // One core is left to the thread that launches kernels on a GPU.
+  // One core is reserved for the thread that launches kernels on a GPU.
   const int cores = usable_cores();
   loader.threads =
       positive_count(input, "threads", device.is_cpu() ? cores : std::max(1, cores - 1));
@@ -337,13 +337,13 @@ void Recipe::check_labels(const Config& input, bool has_classes) {
   const int64_t classes = labels->second.size(0);
   if (!has_classes) data_env_.source.num_classes = num_classes = classes;  // for the other parts
   if (classes == num_classes) return;
-  data_env_.source.num_classes = 0;  // evaluators must not say the same again
+  data_env_.source.num_classes = 0;  // evaluators must not repeat the same message
   input.fail("pp",
              fmt::format("gives 'labels' of {} {} but num_classes is {}", classes,
                          config.is_text("task", "regress") ? "numbers" : "classes", num_classes));
 }
 
-// Returns whether num_classes is good so far.
+// Returns whether num_classes is valid so far.
 bool Recipe::read_num_classes() {
   const bool read = attempt(config, [&] {
     if (config.is_text("num_classes", kAuto))
@@ -357,7 +357,7 @@ bool Recipe::read_num_classes() {
   return false;
 }
 
-// Compares num_classes with the classes of the training data, or takes their number for `auto`.
+// Compares num_classes with the classes of the training data, or sets it to their number if `auto`.
 void Recipe::count_classes(const Config& input) {
   const std::set<int64_t> labels = data->labels_of_splits();
   const auto named = std::ssize(classes_.names);

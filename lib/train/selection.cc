@@ -16,40 +16,40 @@ namespace {
 
 constexpr KeyText kWatchedKeys[] = {
     {"metric", "string", "required",
-     "Name of the metric, as it stands in the log and in metrics.jsonl: `<evaluator>/<metric>`.",
+     "Name of the metric, as in the log and in metrics.jsonl: `<evaluator>/<metric>`.",
      "val/prec@1"},
-    {"higher_is_better", "bool", "= known from the metric's name",
-     "Whether a higher value is better. It may be left out if the name tells it: higher for "
+    {"higher_is_better", "bool", "= derived from the metric's name",
+     "Whether a higher value is better. It may be omitted if the name implies it: higher for "
      "`prec@1`, lower for `loss`.",
      "true"},
 };
 const KeyTable best_keys(
     "best",
-    {"Keeps the checkpoint of the step at which a metric was best, as `ckpt/best`, whatever "
-     "becomes of the other checkpoints. Of equal values the earlier one counts, and NaN never "
-     "does. `bvtrain predict --best` and `export --best` use it, and `model_init: WORKDIR:best` "
-     "starts from it. Give a list for several metrics.",
+    {"Keeps the checkpoint of the step with the best value of a metric as `ckpt/best`, even when "
+     "others are deleted. Of equal values the earlier one counts. NaN never counts. `bvtrain "
+     "predict --best` and `export --best` use it, and `model_init: WORKDIR:best` starts from it. "
+     "Give a list for several metrics.",
      "{metric: val/prec@1}"},
     {{"by", "'train' | 'eval'", "train",
-      "Who evaluates and keeps the checkpoint: the training itself, or `bvtrain eval`, which then "
-      "has to run beside it or after it. With `eval` the evaluator needs no interval.",
+      "What evaluates and keeps the checkpoint: the training itself, or `bvtrain eval`, which must "
+      "then run during or after it. With `eval` the evaluator needs no interval.",
       "eval"},
      {"name", "string", "\"\"",
-      "Name of this series, if `best` is a list: its checkpoint is `ckpt/best-<name>`. Up to 64 "
+      "Name of this entry, if `best` is a list: its checkpoint is `ckpt/best-<name>`. Up to 64 "
       "letters, digits and _ - . @ +.",
       "loss"}},
     kWatchedKeys);
 const KeyTable early_stop_keys(
     "early_stop",
     {"Ends the training when a metric has not improved for a while. The run then counts as "
-     "finished. A larger patience, given later, lets it go on.",
+     "finished. A larger patience, set later, continues it.",
      "{metric: val/loss, patience_epochs: 10}"},
     {{"patience_{steps,examples,epochs,percent}", "float", "required",
-      "How long the training goes on after the best value. It ends at the first evaluation that "
-      "is at least so much later and not better. Give it in one unit.",
+      "How long the training continues after the best value. It ends at the first evaluation at "
+      "least this much later that is not better. Give it in one unit.",
       "10"},
      {"min_delta", "float >= 0", "0",
-      "By how much a value must be better than the best one to count as an improvement."}},
+      "An improvement must beat the best value by more than this."}},
     kWatchedKeys);
 
 // Returns the evaluators whose metrics have names like `metric`: those with the longest prefix.
@@ -64,7 +64,7 @@ std::vector<const EvalJob*> find_jobs(const std::vector<EvalJob>& jobs, const st
   return found;
 }
 
-// Returns the names of all metrics of the evaluators; nullopt if one of them does not know its own.
+// Returns all metric names of the evaluators; nullopt if one of them does not know its own.
 std::optional<std::vector<std::string>> known_metrics(const std::vector<const EvalJob*>& jobs) {
   std::vector<std::string> names;
   for (const EvalJob* job : jobs) {
@@ -76,7 +76,7 @@ std::optional<std::vector<std::string>> known_metrics(const std::vector<const Ev
 }
 
 // Records a problem if no evaluator in `found`, which are those of `watched`, measures the metric
-// during the training. `bvtrain eval` runs evaluators without an interval, too.
+// during training. `bvtrain eval` also runs evaluators without an interval.
 void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
                 const std::vector<const EvalJob*>& found, const WatchedMetric& watched,
                 bool by_eval) {
@@ -97,7 +97,7 @@ void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
                                "interval, such as 'log_epochs: 1'{}",
                                found[0]->name,
                                config.path().starts_with("best")
-                                   ? ", or 'by: eval' if `bvtrain eval` shall keep the best"
+                                   ? ", or 'by: eval' if `bvtrain eval` should keep the best"
                                    : ""));
   } else if (const auto known = known_metrics(found);
              known && std::find(known->begin(), known->end(), metric) == known->end()) {
@@ -124,7 +124,7 @@ WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& job
   if (problem_count(config) != problems) return watched;
   if (!given && known == Direction::none) {
     config.problem("", fmt::format("add 'higher_is_better: true' or 'false': the name '{}' does "
-                                   "not tell which values are better",
+                                   "not imply which values are better",
                                    watched.metric));
   } else if (given && known != Direction::none && *given != (known == Direction::up)) {
     config.warn("higher_is_better", fmt::format("of '{}', {} values are better", watched.metric,
@@ -142,7 +142,7 @@ BestSeries read_series(const Config& config, const std::vector<EvalJob>& jobs, b
                                        printable(series.name), kFileNameRule));
   if (!names.insert(series.name).second) {
     config.problem("name", in_list && series.name.empty()
-                               ? "each metric of the list but one needs a name of its own"
+                               ? "every entry of the list but one needs a unique `name`"
                                : fmt::format("'{}' is the name of two metrics", series.name));
   }
   series.watched = read_watched(config, jobs, by_eval);

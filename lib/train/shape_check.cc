@@ -46,7 +46,7 @@ void ShapeCheck::training(const Task& task, const Example& first, const Place& p
     try {
       task.loss(*model_, on_meta(batch), pass);
     } catch (const c10::Error&) {
-      // The model was built for images of this size, so the shapes fit. An operator has no
+      // The model was built for images of this size, so the shapes fit: an operator lacks an
       // implementation on the meta device.
     }
   });
@@ -72,7 +72,8 @@ void ShapeCheck::prediction(const Task& task, const std::string& pred, const Bat
     try {
       task.predict(pred, *model_, on_meta(batch), pass);
     } catch (const c10::Error&) {
-      // With images of the model's own size, an operator has no implementation on the meta device.
+      // With images of the model's own size, the cause is an operator without an implementation on
+      // the meta device.
       if (image.size(1) != env_.height || image.size(2) != env_.width) wrong_size();
     }
   });

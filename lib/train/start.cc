@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-// Compares a checkpoint with the state that the recipe's step would have. Returns what was found.
+// Compares a checkpoint with the state that the recipe's step would have. Returns the result.
 std::string check_checkpoint(const Recipe& shapes, const Restored& from) {
   StepConfig options = read_step(shapes.config, *shapes.model, shapes.length);
   TrainStep step(*shapes.model, *shapes.task, std::move(options), shapes.seed, shapes.precision);
@@ -59,8 +59,8 @@ void check_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
         return fmt::format("{} {}", each.higher_is_better ? "highest" : "lowest", each.metric);
       };
       throw Error(Exit::usage, watched.place,
-                  fmt::format("{}: {} is the checkpoint with the {}; give the {} a `name` of its "
-                              "own, or move the folder away",
+                  fmt::format("{}: {} is the checkpoint with the {}; give the {} a unique `name`, "
+                              "or move the folder away",
                               watched.key, folder, text(*found), text(watched)));
     }
     if (file_exists(folder) && ckpt.steps().empty()) {
@@ -109,8 +109,8 @@ nlohmann::json data_summary(const Recipe& recipe) {
 
 namespace {
 
-// Returns how the training and evaluation examples have changed. They can change although the
-// config has not, for example if files were added.
+// Returns how the training and evaluation examples have changed. They can change without a config
+// change, for example if files were added.
 std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohmann::json& now) {
   const auto count = [](const nlohmann::json& examples) {
     return human_count(examples.get<int64_t>()) + " examples";
@@ -152,7 +152,7 @@ std::string evaluator_of(const std::string& key, const Recipe& recipe) {
   return found;
 }
 
-// Whether a change of the key leaves the training as it was.
+// Whether a change of the key does not affect training.
 bool leaves_training(const std::string& key, const Recipe& recipe) {
   const std::string name = evaluator_of(key, recipe);
   if (name.empty()) return is_harmless(key);
@@ -172,7 +172,7 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   const bool same_data = knows_data && data.empty();
   std::vector<Pattern> harmless;
   if (same_data) harmless.emplace_back(std::string(kDataPaths));
-  // An evaluator that is added or removed as a whole changes nothing either.
+  // Adding or removing a whole evaluator does not affect training either.
   for (const bool added : {true, false}) {
     const Config& with = added ? recipe.config : before;
     const Config without = (added ? before : recipe.config).section("evals");
@@ -184,7 +184,7 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   const auto precision = checkpoint.meta.value("precision", recipe.precision_choice.name());
   const bool named = std::any_of(
       all.begin(), all.end(), [](const ConfigChange& change) { return change.key == "precision"; });
-  // `auto` may mean something else on this machine.
+  // `auto` may resolve to another precision on this machine.
   if (!named && precision != recipe.precision_choice.name())
     all.push_back({"precision", precision, recipe.precision_choice.name()});
   all.insert(all.end(), data.begin(), data.end());
@@ -239,9 +239,8 @@ void ConfigChanges::require(bool accept, const std::string& workdir, bool finish
                                 "choose another --workdir, or raise the length of the run and "
                                 "add --accept-changes",
                                 names)
-                  : fmt::format("the run there was begun with another {}; add "
-                                "--accept-changes to continue it with the new values, or "
-                                "choose another --workdir",
+                  : fmt::format("the run there was started with another {}; add --accept-changes "
+                                "to continue it with the new values, or choose another --workdir",
                                 names));
 }
 
@@ -268,7 +267,7 @@ std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accep
   load_weights(from.model_init, *shapes.model, from.dont_load.patterns,
                from.dont_load.place.text());
   return fmt::format("model_init {}: all arrays fit{}", from.model_init,
-                     from.dont_load.patterns.empty() ? "" : ", but for those of dont_load");
+                     from.dont_load.patterns.empty() ? "" : ", except those of dont_load");
 }
 
 }  // namespace bv

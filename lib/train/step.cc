@@ -37,11 +37,11 @@ Module::Named buffers_on(const Model& model, c10::Device device) {
 
 constexpr int64_t kSwapChunk = 1 << 22;  // elements
 
-// What must stay finite. If several values of a step are not, the first of them is reported.
+// Values that must stay finite. If several are not, the first one is reported.
 constexpr const char* kMeasured[] = {"training_loss", "l2_grads", "l2_updates", "l2_params"};
 
 // The averages start at the initial weights. A small decay in the first steps lets them move away
-// from these quickly.
+// quickly.
 float ema_decay_at(double decay, int64_t count) {
   const auto t = static_cast<double>(count);
   return static_cast<float>(std::min(decay, (1.0 + t) / (10.0 + t)));
@@ -90,8 +90,8 @@ void TrainStep::sum_if_sharded(const at::Tensor& values, const char* what) const
   if (units_) group_.all_reduce_sum(values, what).wait();
 }
 
-// Prepares what depends on the weights. They may have been initialised or loaded since
-// construction, so this waits until the first step or the first use of the averages.
+// Prepares what depends on the weights. They may be initialised or loaded after construction, so
+// this runs at the first step or the first use of the averages.
 void TrainStep::start() {
   if (started_) return;
   started_ = true;
@@ -122,7 +122,7 @@ void TrainStep::start() {
 }
 
 // Returns the sum of squares of the trainable values of a flat buffer, over all ranks, () float64.
-// `offset` says where the buffer holds a range.
+// `offset`: a range's place in the buffer.
 at::Tensor TrainStep::squares(const at::Tensor& flat, int64_t UpdateRange::*offset,
                               const char* what) const {
   if (!units_) return square_sum(flat.narrow(0, 0, params_.trainable_size()));
@@ -135,13 +135,13 @@ at::Tensor TrainStep::squares(const at::Tensor& flat, int64_t UpdateRange::*offs
 }
 
 // Returns the batch on the device. `done` records when the memory of `batch` has been read. The
-// copy runs on a separate stream, so that it does not wait for the step before, which the device
-// still computes.
+// copy runs on a separate stream, so it does not wait for the previous step, which the device is
+// still computing.
 Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
   if (device_.is_cpu()) return batch;
   const c10::impl::VirtualGuardImpl impl(device_.type());
   const c10::Stream compute = impl.getStream(device_);
-  // The host runs ahead by at most two steps, each of which has a batch on the device.
+  // The host runs at most two steps ahead, each of which has a batch on the device.
   std::optional<c10::Event>& end = ends_.at(static_cast<size_t>(count() % 2));
   if (end) {
     const Group::DeviceWait wait(group_, device_);
@@ -155,7 +155,7 @@ Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
     done->record(*copies_);
   }
   done->block(compute);
-  // The allocator must not give this memory to the next copy while the step uses it.
+  // The allocator must not reuse this memory for the next copy while the step uses it.
   for (auto& [name, value] : batch) impl.recordDataPtrOnStream(value.storage().data_ptr(), compute);
   return batch;
 }
@@ -173,7 +173,7 @@ std::string TrainStep::use_graph(std::unique_ptr<GraphRecorder> recorder) {
   return "";
 }
 
-// Gives the device the numbers of the step. Only this function evaluates what changes from step to
+// Sends the step's numbers to the device. Only this function evaluates what changes from step to
 // step.
 void TrainStep::set_numbers(int64_t step) {
   const int64_t done = count();
@@ -220,8 +220,8 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   return word_.word;
 }
 
-// The work of a step on the device, for which a graph can be recorded: it gets what changes from
-// step to step in `batch` and in numbers_. With nan_limit the update is left to the caller.
+// A step's work on the device, which can be captured in a graph: everything that changes from step
+// to step is in `batch` and numbers_. With nan_limit, the caller does the update.
 StepResult TrainStep::compute(Batch batch, bool measure) {
   StepResult result;
   {
@@ -243,7 +243,7 @@ StepResult TrainStep::compute(Batch batch, bool measure) {
   return result;
 }
 
-// Updates the weights and everything that follows from them, and completes `result`.
+// Updates the weights and everything that depends on them, and completes `result`.
 void TrainStep::update(StepResult& result) {
   const StepScalars scalars{.lr = config_.groups.lr,
                             .clip_norm = static_cast<float>(config_.clip_norm),
@@ -262,8 +262,8 @@ void TrainStep::update(StepResult& result) {
 }
 
 // Returns whether the step is skipped, because its loss or a gradient is not finite. The weights
-// and the optimizer's state have not been touched yet; `buffers` are put back. All ranks decide the
-// same: they have the same sums.
+// and the optimizer state are unchanged; `buffers` are restored. All ranks make the same decision,
+// because they have the same sums.
 bool TrainStep::skip(const StepResult& result, const Views& buffers, bool measure) {
   skipped_.clear();
   double own_loss = 0, grad_squares = 0;
@@ -285,8 +285,8 @@ bool TrainStep::skip(const StepResult& result, const Views& buffers, bool measur
   return true;
 }
 
-// Without nan_limit the update proceeds and ruins the weights. So the hook is called for the first
-// bad step before its update. Reads only values that are computed anyway.
+// Without nan_limit, the update proceeds and corrupts the weights. So the hook is called for the
+// first bad step before its update. Reads only values that are computed anyway.
 void TrainStep::look_before_update(const StepResult& result) {
   if (!on_bad_step_ || told_bad_step_ || !device_.is_cpu()) return;
   const at::Tensor& grads = result.grad_squares;
@@ -321,7 +321,7 @@ std::string TrainStep::bad_gradients() const {
   return fmt::format("{} of {} gradients are not finite, such as that of '{}'", bad, all, first);
 }
 
-// Keeps the values of a step, StepResult::all. From a device they are read only if they are
+// Keeps the values of a step, StepResult::all. They are read from a device only if they are
 // measured.
 void TrainStep::read_back(const at::Tensor& all, bool measure) {
   if (!device_.is_cpu() && !measure) return;
@@ -343,7 +343,7 @@ void TrainStep::record_non_finite(std::span<const double> values) {
   const std::string bad = bad_gradients();
   first_non_finite_ = fmt::format("first at step {}{}{}", count(), bad.empty() ? "" : ": ", bad);
   if (!on_bad_step_ || told_bad_step_) return;
-  // Noticed only after the update, because this step did not compute the norm of its gradients.
+  // Detected only after the update, because this step did not compute the gradient norm.
   told_bad_step_ = true;
   on_bad_step_(count(),
                fmt::format("{} is not finite{}{}", non_finite_, bad.empty() ? "" : "; ", bad),
@@ -380,7 +380,7 @@ std::unique_ptr<TrainStep::EmaScope> TrainStep::use_ema() {
 
 void TrainStep::swap_ema() {
   for (const UpdateRange& range : ranges_) {
-    // In chunks, so that there is never a third copy of all weights.
+    // In chunks, to avoid a third copy of all weights.
     for (int64_t at = range.begin; at < range.end; at += kSwapChunk) {
       const int64_t length = std::min(kSwapChunk, range.end - at);
       const at::Tensor weights = params_.data().narrow(0, range.data + at - range.begin, length);

@@ -74,7 +74,7 @@ class TrainStep {
   // measured, that clip or that use a graph. Steps that were skipped do not count.
   const std::string& non_finite();
   // Returns where that was, as far as it is known: "first at step 12: 3 of 14 gradients are not
-  // finite, such as that of 'head/kernel'". Empty on a GPU, where it is noticed later.
+  // finite, such as that of 'head/kernel'". Empty on a GPU, where it is detected later.
   const std::string& first_non_finite() const { return first_non_finite_; }
   // If the last step was skipped because of StepConfig::nan_limit, returns why: "the loss is
   // nan; 14 of 14 gradients are not finite, ...". Otherwise an empty string.

@@ -10,59 +10,53 @@ namespace {
 const KeyTable step_keys(
     "", {},
     {{"optax_name", "string", "required",
-      "Optimizer, which turns gradients into updates of the weights. Adam is `scale_by_adam`, and "
-      "SGD with momentum is `sgd` or `big_vision.momentum_hp`; `bvtrain --list optimizers` prints "
-      "all names.",
+      "Optimizer that turns gradients into weight updates. Adam is `scale_by_adam`, and SGD with "
+      "momentum is `sgd` or `big_vision.momentum_hp`; `bvtrain --list optimizers` prints all "
+      "names.",
       "scale_by_adam"},
      {"optax", "map", "{}", "Arguments of the optimizer. Each optimizer has its own.",
       "{b2: 0.95, mu_dtype: bfloat16}"},
      {"grad_clip_norm", "float >= 0", "0",
-      "Largest length of the gradient, taken over all trained weights together: a longer gradient "
-      "is scaled down to it. It protects the training from single bad batches; 1 is common for "
-      "transformers, and 0 switches it off.",
+      "Maximum global L2 norm of the gradients. Larger gradients are scaled down to it. This "
+      "protects training from single bad batches. 1 is common for transformers; 0 turns it off.",
       "1.0"},
      {"grad_clip_per_example", "'0'", "0",
-      "Only 0 is accepted, because gradients of single images are not computed. Use "
-      "`grad_clip_norm`."},
+      "Only 0 is accepted, because per-image gradients are not computed. Use `grad_clip_norm`."},
      {"ema", "map", "none",
-      "Keeps a moving average of the weights beside the weights, which often scores better. "
-      "Evaluators with `ema: true` measure it. It takes the memory of one more copy of the "
-      "weights.",
+      "Keeps an exponential moving average of the weights, which often scores better. Evaluators "
+      "with `ema: true` measure it. It takes as much memory as the weights.",
       "{decay: 0.9999}", "-"},
      {"nan", "'stop' | 'skip' | 'rollback'", "stop",
-      "What to do when the loss or the gradients of a step are not finite numbers. `stop` ends the "
-      "run with exit code 4; the last checkpoint is from before. `skip` leaves the weights, their "
-      "averages and the optimizer's moments as they were, says so, and goes on with the next step. "
-      "The step counts as done, for the schedule and for Adam's bias correction. `rollback` "
-      "returns to the last checkpoint and goes on from there with other training examples; it "
-      "needs checkpoints at intervals (`ckpt_steps`). On a GPU `skip` and `rollback` wait for each "
-      "step.",
+      "What to do when the loss or a gradient is NaN or infinite. `stop` ends the run with exit "
+      "code 4; the last checkpoint is from before that step. `skip` prints a warning and continues "
+      "with the next step; the weights, their averages and the optimizer's moments stay unchanged. "
+      "The skipped step counts for the schedule and for Adam's bias correction. `rollback` returns "
+      "to the last checkpoint and continues with other training examples. It needs checkpoints at "
+      "intervals (`ckpt_steps`). On a GPU, `skip` and `rollback` wait for each step to finish.",
       "", "-"},
      {"nan_limit", "int >= 0", "10",
-      "With `nan: skip`, how many steps the run may skip in all, and with `nan: rollback`, how "
-      "often it may return to a checkpoint, restarts included. One more ends it with exit code 4.",
+      "Maximum number of skipped steps (`nan: skip`) or of returns to a checkpoint (`nan: "
+      "rollback`) in a run, restarts included. One more ends it with exit code 4.",
       "", "-"},
      {"rollback_examples", "int >= 1", "= those from the checkpoint to the bad step",
-      "With `nan: rollback`, how many training examples are left out after the return to a "
-      "checkpoint. By default none of those that came before the bad values comes again in this "
-      "epoch.",
+      "With `nan: rollback`, the number of training examples to skip after the return to a "
+      "checkpoint. By default none of the examples up to the bad step is used again in this epoch.",
       "", "-"},
      {"bucket_mb", "float 0<..1000000", "25",
-      "Size in MiB of the packets in which processes add up their gradients while these are still "
-      "being computed, at most 1000000. Smaller packets start sooner, larger ones waste less time "
-      "on each message. With one process it has no effect.",
+      "Size in MiB of the gradient buckets that processes reduce during backward, at most 1000000. "
+      "Smaller buckets start sooner; larger ones have less overhead per message. With one process "
+      "it has no effect.",
       "", "-"}});
 
-const KeyTable ema_keys(
-    "ema",
-    {"A moving average of the weights. In the first steps it forgets faster: in step t (from 1) "
-     "the decay is min(decay, t / (t + 9)).",
-     "decay: 0.9999"},
-    {{"decay", "float 0..<1", "required",
-      "Share of the average that stays in each step; the rest comes from the new weights. With d "
-      "the average covers about the last 1 / (1 - d) steps, so choose it such that these are a "
-      "small part of the run. It must be below 1.",
-      "0.9999"}});
+const KeyTable ema_keys("ema",
+                        {"An exponential moving average of the weights. The decay is smaller in "
+                         "the first steps: min(decay, t / (t + 9)) in step t (from 1).",
+                         "decay: 0.9999"},
+                        {{"decay", "float 0..<1", "required",
+                          "Fraction of the average that each step keeps; the rest comes from the "
+                          "new weights. A decay d averages about the last 1 / (1 - d) steps, which "
+                          "should be a small part of the run. It must be below 1.",
+                          "0.9999"}});
 
 std::vector<std::string> names_of(const Model& model) {
   std::vector<std::string> names;
@@ -101,7 +95,7 @@ int64_t read_bucket_bytes(const Config& config) {
   return static_cast<int64_t>(std::clamp(megabytes, 1e-3, 1e6) * 0x1p20);
 }
 
-// Reads what happens after a step with values that are not finite.
+// Reads what to do after a step with non-finite values.
 void read_nan(const Config& config, StepConfig& step) {
   const std::string nan = config.word("nan", "stop", {"stop", "skip", "rollback"});
   const auto limit = config.get<int64_t>("nan_limit", 10);

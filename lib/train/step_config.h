@@ -1,4 +1,4 @@
-// What the config says about a training step. Most keys are read beside the code that acts on them:
+// The config of a training step. Most keys are read beside the code that acts on them:
 // lr, lr_mults, wd, wd_mults and schedule in lib/optim/param_groups.cc, the section optax by each
 // optimizer, mixup in lib/train/mixup.cc, mesh and the sharding_* keys in lib/params/sharding.cc,
 // grad_accum_steps in lib/train/step_gradients.cc. step_config.cc reads the rest: optax_name, ema,

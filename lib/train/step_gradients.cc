@@ -1,6 +1,5 @@
 // The gradients of a batch: forward and backward passes over grad_accum_steps equal micro-batches,
-// one after the other. The ranks sum gradients that are complete while backward still computes the
-// others.
+// one after the other. The ranks sum complete gradients while backward computes the others.
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -15,9 +14,9 @@ namespace {
 const KeyTable accumulation_keys(
     "", {},
     {{"grad_accum_steps", "int >= 1", "1",
-      "Number of equal parts in which each process computes its images of a step, one after the "
-      "other. A step then needs less memory and gives the same result, except in models with batch "
-      "norm, which see one part at a time. The number must divide the images of each process.",
+      "Number of micro-batches into which each process splits its images of a step. A step then "
+      "needs less memory and gives the same result, except with batch norm, which normalizes each "
+      "micro-batch separately. The number must divide the images of each process.",
       "4", "-"}});
 
 // Returns the smallest divisor of n that is at least `least`, where least <= n.
@@ -37,9 +36,9 @@ Batch micro_batch_of(const Batch& batch, int64_t index, int64_t count) {
   return some;
 }
 
-// Returns the mean weight of the examples of the whole batch, () float64 on their device. It is
-// undefined if the task gives its examples no weights. If every weight is 0, the loss is 0 too, and
-// a tiny mean keeps it so.
+// Returns the mean example weight of the whole batch, () float64 on their device. It is undefined
+// if the task does not weight examples. If every weight is 0, the loss is also 0, and a tiny mean
+// keeps it 0.
 at::Tensor mean_weight(const Task& task, const Batch& batch, int64_t own_examples, Group& group) {
   const at::Tensor own = task.weight(batch);
   if (!own.defined()) return own;
@@ -56,7 +55,7 @@ int64_t read_grad_accum_steps(const Config& config, const Model& model, int64_t 
   constexpr const char* kKey = "grad_accum_steps";
   const auto asked = config.get<int64_t>(kKey, 1);
   if (asked < 1) config.fail(kKey, fmt::format("must be at least 1, got {}", asked));
-  // `asked` holds for the number of ranks that the run began with.
+  // `asked` applies to the number of ranks that the run began with.
   const bool elastic = ranks.at_start > 0 && batch_size % ranks.at_start == 0;
   const int first = elastic ? ranks.at_start : ranks.count;
   const int64_t own = batch_size / ranks.count, before = batch_size / first;
@@ -98,7 +97,7 @@ at::Tensor TrainStep::forward(Pass& pass, const Batch& micro_batch) const {
 
 // Runs forward and backward for each micro-batch, and sums the results over the ranks. Leaves the
 // gradients of the whole batch in params_ and, on the CPU, the sum of all ranks' words in word_.
-// Returns the loss of the whole batch, () float64 on the device. Mixup has been applied to `batch`.
+// Returns the loss of the whole batch, () float64 on the device. `batch` must already be mixed.
 // Accumulation as in big_vision's utils.py, `accumulate_gradient`.
 at::Tensor TrainStep::compute_gradients(const Batch& batch) {
   Pass pass;
@@ -135,7 +134,7 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch) {
       seed.div_(weight);
     }
     whole = i == 0 ? own : whole.add_(own);
-    // The word travels with the loss, which is on the host.
+    // The word is reduced together with the loss, which is on the host.
     if (group_.open() && device_.is_cpu() && i + 1 == micro_batches) word_.begin(group_, whole);
     if (units_) units_->begin_gradients(/*accumulate=*/i > 0);
     trace::Span span("backward");

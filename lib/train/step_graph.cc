@@ -60,10 +60,10 @@ void StepGraph::record(int64_t step) {
   group_.count_again({-recorded_.collectives, -recorded_.bytes_sent});  // nothing was sent yet
   if (group_.open()) agree(step, failure);
   if (!failure.error) {
-    log::info("step {} was recorded as a CUDA graph", step);
+    log::info("step {} was captured as a CUDA graph", step);
     return;
   }
-  log::warn("steps run without a CUDA graph, because step {} could not be recorded: {}", step,
+  log::warn("steps run without a CUDA graph, because step {} could not be captured: {}", step,
             failure.why);
   failed_ = true;
   graph_.reset();
@@ -77,15 +77,16 @@ void StepGraph::agree(int64_t step, const Failure& failure) {
   const auto most = group_.all_max(std::array{int64_t{failure.error ? 1 : 0}, n, -n}, "graph");
   if (failure.of_memory) std::rethrow_exception(failure.error);
   const auto cannot = [&](const std::string& reason) {
-    return Error(Exit::usage, "graph",
-                 fmt::format("step {} cannot be recorded as a CUDA graph: {}; `graph: off` records "
-                             "none",
-                             step, reason));
+    return Error(
+        Exit::usage, "graph",
+        fmt::format("step {} cannot be captured as a CUDA graph: {}; `graph: off` captures none",
+                    step, reason));
   };
   if (failure.error) throw cannot(failure.why);
-  if (most[0] > 0) throw cannot("another process has failed to record it");
+  if (most[0] > 0) throw cannot("another process has failed to capture it");
   if (most[1] != -most[2])
-    throw cannot(fmt::format("processes have begun {} to {} collectives in it", -most[2], most[1]));
+    throw cannot(
+        fmt::format("processes have started {} to {} collectives in it", -most[2], most[1]));
 }
 
 }  // namespace bv

@@ -1,13 +1,13 @@
 // A step as one CUDA graph. A small model's kernels run faster than the host can launch them; a
 // graph launches them all with one call.
 //
-// The first steps run without a graph. Then one step is recorded, and all later steps replay it:
+// The first steps run without a graph. Then one step is captured, and all later steps replay it:
 // the same kernels with the same arguments at the same addresses. So each batch is copied to the
 // same memory, and the numbers that change from step to step are in device memory too
 // (lib/optim/step_numbers.h). Model::varies() says which models cannot be replayed.
 //
-// Several ranks record the same step, with its collectives. If one of them cannot, the run ends:
-// collectives that were begun in a failed recording cannot be undone. The graph must be destroyed
+// Several ranks capture the same step, with its collectives. If one of them cannot, the run ends:
+// collectives that were begun in a failed capture cannot be undone. The graph must be destroyed
 // before Group::finish(), because NCCL waits for graphs that hold its collectives.
 #pragma once
 

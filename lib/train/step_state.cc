@@ -1,4 +1,4 @@
-// The state of a TrainStep: what a checkpoint holds, and how all ranks get it.
+// The state of a TrainStep: what a checkpoint contains, and how all ranks get it.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -10,8 +10,8 @@
 
 namespace bv {
 
-// Returns everything that a checkpoint holds: the tensors in use or, with `copies`, copies of them
-// that `copies` holds.
+// Returns everything that a checkpoint contains: the tensors in use or, with `copies`, their copies
+// in `copies`.
 std::vector<StatePart> TrainStep::state_parts(HostCopies* copies) const {
   using BufferKind = FlatParams::BufferKind;
   const auto take = [&](const at::Tensor& tensor) {
@@ -95,8 +95,7 @@ Wanted TrainStep::wanted() const {
                                       const std::vector<int64_t>& strides) -> ElementRange {
     constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
     const auto slice = slices.find(name);
-    // A tensor with another memory layout is read as a whole; copy_range() then takes this slice of
-    // it.
+    // A tensor with another memory layout is read completely; copy_range() then copies this slice.
     if (slice == slices.end() || slice->second.strides != strides) return {0, kAll};
     const StatePart& part = slice->second;
     return {part.first, part.first + part.values.numel()};

@@ -48,7 +48,7 @@ std::function<at::Tensor()> spread_images(LabelledExamples examples, int64_t cou
   count = std::min(count, examples.size);
   return [=, shape = std::vector<int64_t>(), next = int64_t{0}, failed = int64_t{0}]() mutable {
     while (next < count) {
-      // In two parts: count * examples.size may not fit.
+      // In two parts, because count * examples.size may overflow.
       const int64_t index = examples.size / count * next + examples.size % count * next / count;
       ++next;
       Example example;

@@ -22,7 +22,7 @@ LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
                                    const LoaderOptions& loader);
 
 // Returns a function that returns one image after the other, (height, width, channels) float32, and
-// an undefined tensor after the last one. The images come from `count` examples that lie at equal
+// an undefined tensor after the last one. The images come from `count` examples at equal
 // distances in the data; if the data has fewer examples, from all. input.pp is applied to them, and
 // then `normalization`, which is what pp leaves to the training step
 // (TrainingData::leave_normalization()). The function leaves out images with values that are not

@@ -31,13 +31,13 @@ const KeyTable load_keys(
     {"How the weights of `model_init` are loaded.", "dont_load: ['head/.*']",
      "models/common.py merge_params"},
     {{"dont_load", "list of string", "[]",
-      "Parameters that are not taken from the file: a list of regular expressions that must match "
-      "their whole names. Parameters of the model that match start as in a new model, and those "
-      "that only the file has may then be there without an error. Use ['head/.*'] to train a new "
-      "last layer for other classes.",
+      "Parameters not to load from the file: a list of regular expressions that must match their "
+      "whole names. Matching parameters of the model start as in a new model. Matching parameters "
+      "that only the file has are ignored. Use ['head/.*'] to train a new last layer for other "
+      "classes.",
       "['head/kernel', 'head/bias']"}});
 
-// The patterns of dont_load: names that keep their fresh values.
+// The patterns of dont_load: names that keep their initial values.
 class Exceptions {
  public:
   Exceptions(const std::vector<std::string>& patterns, const std::string& origin) {
@@ -99,12 +99,12 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
 
 const std::string kMean = std::string("buffers/") + kTargetMean;
 const std::string kStd = std::string("buffers/") + kTargetStd;
-constexpr const char* kHead = "head/";  // what the names of a last layer's parameters begin with
+constexpr const char* kHead = "head/";  // prefix of a last layer's parameter names
 constexpr const char* kLeaveBothOut =
     "model_init with model_load: {dont_load: ['buffers/targets/.*', 'head/.*']}";
 
-// Moves the scale of targets that `file` has into its last layer, whose outputs are then in the
-// units of the targets. Returns why it cannot, or "".
+// Folds the target scale of `file` into its last layer, whose outputs are then in the units of the
+// targets. Returns why it cannot, or "".
 std::string fold_into_head(NamedTensors& file, const std::string& path, double logit_scale) {
   const at::Tensor mean = file.at(kMean), std = file.at(kStd);
   for (const char* name : {"head/kernel", "head/bias"}) {
@@ -125,12 +125,12 @@ std::string fold_into_head(NamedTensors& file, const std::string& path, double l
   return "";
 }
 
-// Keeps a last layer together with its scale of targets. A last layer that was trained with a scale
-// predicts in units of it, and one without in the units of the targets: the one in place of the
-// other would predict wrong values.
+// Keeps a last layer together with its target scale. A last layer that was trained with a scale
+// predicts in its units, and one without in the units of the targets: exchanging them would give
+// wrong values.
 //
-// If only `file` has a scale, it moves into the file's last layer, or is dropped with it. Returns
-// why the last layer of the file cannot be loaded, or "".
+// If only `file` has a scale, it is folded into the file's last layer, or dropped with it. Returns
+// why the file's last layer cannot be loaded, or "".
 std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
                              Exceptions& exceptions, const std::string& path, double logit_scale) {
   const bool in_file = file.contains(kMean) && file.contains(kStd);
@@ -168,7 +168,7 @@ std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
   return problem;
 }
 
-// Throws the line of plan_weights() if there is anything to say.
+// Throws plan_weights()'s error line if there are problems.
 void throw_misfits(std::vector<std::string> problems, std::vector<std::string> missing,
                    const std::vector<std::string>& unexpected, const std::string& scale_problem,
                    const std::string& path) {

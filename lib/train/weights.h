@@ -34,7 +34,7 @@ struct WeightCopy {
 // not have more. Otherwise throws Error(Exit::usage): one line that names every missing, unexpected
 // and differing array. A last layer and its scale of targets (lib/model/target_scale.h) are loaded
 // together or not at all; a scale that only the file has moves into the file's last layer. Warns of
-// a pattern that matches nothing; `place` is where the patterns stand in the config. Does not
+// a pattern that matches nothing; `place` is where the patterns are in the config. Does not
 // change the model.
 std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
                                      const std::vector<std::string>& dont_load,

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-char g_line[256];  // made before a crash, because a handler may only use system calls
+char g_line[256];  // built before a crash, because a handler may only use system calls
 
 void on_crash(int) {
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, g_line, std::strlen(g_line));

@@ -85,7 +85,7 @@ class Error : public std::runtime_error {
     size_t left_out = 0;
   };
   // Names in files and on the command line may hold anything. Escaped, they cannot control the
-  // terminal or pretend to be a line of their own.
+  // terminal or look like a separate line.
   static std::string one_line(std::string_view text) { return printable(text, std::string::npos); }
   Error(Exit code, Parts parts, const std::string& text)
       : std::runtime_error(text),

@@ -159,7 +159,7 @@ void open_standard_descriptors() {
 void fsync_path(const std::string& path) {
   const Descriptor fd(path, O_RDONLY);
   if (!fd) throw_file_error(Exit::storage, path, "cannot sync: ", errno);
-  // Some file systems cannot sync a folder and say EINVAL; nothing more can be done then.
+  // Some file systems cannot sync a folder and return EINVAL; then nothing more can be done.
   if (retry_interrupted([&] { return ::fsync(fd.get()); }) != 0 && errno != EINVAL) {
     throw_file_error(Exit::storage, path, "cannot sync: ", errno);
   }
@@ -172,7 +172,7 @@ void make_folders(const std::string& path) {
 }
 
 std::string cache_home() {
-  // The XDG specification says to ignore relative values.
+  // The XDG specification requires ignoring relative values.
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && xdg[0] == '/') {
     return std::string(xdg) + "/bvtrain";
   }

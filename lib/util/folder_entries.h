@@ -1,5 +1,5 @@
 // The entries of a folder. Use this for folders that a user names: std::filesystem's iterators
-// throw errors of their own, even if they are given a std::error_code.
+// throw their own errors, even if they are given a std::error_code.
 #pragma once
 
 #include <functional>

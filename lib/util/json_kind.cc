@@ -40,8 +40,8 @@ bool is_of(const json& value, JsonKind kind) {
 }
 
 const char* name_of(JsonKind kind) {
-  constexpr const char* kNames[] = {"a whole number",  "a number", "true or false", "a text",
-                                    "a list of texts", "a list",   "an object"};
+  constexpr const char* kNames[] = {"a whole number",    "a number", "true or false", "a string",
+                                    "a list of strings", "a list",   "an object"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -52,7 +52,7 @@ std::string name_of(const json& value) {
     case json::value_t::boolean:
       return "true or false";
     case json::value_t::string:
-      return "a text";
+      return "a string";
     case json::value_t::array:
       return "a list";
     case json::value_t::object:

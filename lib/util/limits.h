@@ -3,7 +3,7 @@
 // users. Each comment says why the number is not larger, or where it comes from.
 //
 // Sizes that a format states are also compared with the size of the file; those checks need no
-// number and stand in the parsers.
+// number and are in the parsers.
 #pragma once
 
 #include <cstddef>
@@ -182,7 +182,7 @@ inline constexpr int64_t kTensorElements = int64_t{1} << 60;
 // A text array of an npz, whose characters take 4 bytes each and pack 1000 to 1.
 inline constexpr uint64_t kNpzTextBytes = uint64_t{64} << 20;
 // What the weights in an npz may unpack to: kWeightsBytes, and kWeightsPerModel times the bytes of
-// the model's parameters. A file for another model is refused before it takes more.
+// the model's parameters. A file for another model is rejected before it takes more.
 inline constexpr uint64_t kWeightsBytes = uint64_t{256} << 20;
 inline constexpr uint64_t kWeightsPerModel = 4;
 // The assumed size of a model's parameters, for that limit, while the size is not known.

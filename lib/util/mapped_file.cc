@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-// What the handler knows about a mapping. A slot is taken while `name` is not null.
+// A mapping's data for the handler. A slot is in use while `name` is not null.
 struct KnownMapping {
   std::atomic<const char*> name{nullptr};
   std::atomic<const uint8_t*> begin{nullptr};
@@ -49,8 +49,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
     write_text(name);
     write_text(" @ offset ");
     write_number(static_cast<size_t>(address - begin));
-    write_text(
-        ": error: cannot be read: the file was cut off meanwhile, or its disk has a fault\n");
+    write_text(": error: cannot be read: the file was truncated, or its disk is faulty\n");
     end_in_handler(static_cast<int>(Exit::data));
   }
   ::signal(signal, SIG_DFL);  // the instruction is repeated and ends the process
@@ -71,7 +70,7 @@ void install_handler() {
 MappedFile::MappedFile(const std::string& file) : name_(printable(file, std::string::npos)) {
   const RegularFile opened(file);
   size_ = opened.size();
-  if (size_ == 0) return;  // mmap refuses a length of 0
+  if (size_ == 0) return;  // mmap rejects a length of 0
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, opened.fd(), 0);
   if (data == MAP_FAILED) {
     size_ = 0;

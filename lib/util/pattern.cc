@@ -1,4 +1,4 @@
-// libstdc++ offers its breadth-first matcher through an extension, the flag __polynomial.
+// libstdc++ provides its breadth-first matcher through an extension, the flag __polynomial.
 #include "lib/util/pattern.h"
 
 #include <fmt/format.h>

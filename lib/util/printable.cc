@@ -25,7 +25,7 @@ bool harmless(unsigned code) {
   return !control && !separator && !direction;
 }
 
-// Returns a character, or a byte that is not UTF-8, as it is or escaped.
+// Returns a character, or a byte that is not UTF-8, unchanged or escaped.
 std::string escaped(std::string_view character) {
   if (utf8_length(character) == 0 || character.size() == 1) {
     const auto byte = static_cast<unsigned char>(character[0]);

@@ -10,7 +10,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// 7 bits a byte, lowest first; the top bit says that another byte follows.
+// 7 bits per byte, lowest first; the top bit is set if another byte follows.
 void put_varint(std::string& out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);

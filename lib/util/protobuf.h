@@ -2,7 +2,7 @@
 // messages that are written without protobuf's own library: TensorBoard events and ONNX files.
 //
 // Each function appends one field to `out`: its key (field number and wire type), then its value.
-// A message inside a message is encoded into a string of its own and added with put_bytes().
+// A nested message is encoded into a separate string and added with put_bytes().
 #pragma once
 
 #include <cstdint>

@@ -81,8 +81,8 @@ bool Rng::alternate() const {
 double Rng::beta(double a, double b) {
   const double x = gamma(a);
   const double y = gamma(b);
-  // For very small shapes both underflow. The limit is a coin that shows 1 with probability
-  // a / (a + b).
+  // For very small shapes both underflow. The limit is a coin flip with probability a / (a + b)
+  // of 1.
   if (x + y < std::numeric_limits<double>::min()) return uniform() * (a + b) < a ? 1.0 : 0.0;
   return x / (x + y);
 }

@@ -9,12 +9,12 @@
 namespace bv {
 namespace {
 
-// A second SIGINT within this time counts as the first: a terminal, a batch system or `kill` sends
-// it to every process of a run, and launchers forward theirs to the ranks.
+// A second SIGINT within this time counts as the same one: a terminal, a batch system or `kill`
+// sends it to every process of a run, and launchers also forward theirs to the ranks.
 constexpr int64_t kOneInterrupt = 1000;  // milliseconds
 
 std::atomic<int> g_code{0};
-std::atomic<int64_t> g_interrupted{0};  // when the first SIGINT came, in milliseconds; 0: none
+std::atomic<int64_t> g_interrupted{0};  // when the first SIGINT arrived, in milliseconds; 0: none
 std::atomic<bool> g_ends{false};        // end_on_signals() was called
 std::atomic<int64_t> g_end{0};          // when to stop, in milliseconds; 0: never
 std::atomic<bool> g_by_time{false};     // g_code was set because of g_end
@@ -38,7 +38,7 @@ void on_signal(int signal) {
                                                 : Exit::sigterm);
   if (g_ends) end_now();
   if (signal != SIGINT) return;
-  // Two threads may be here at once, and another signal may have come between two SIGINT.
+  // Two threads may be here at once, and another signal may have arrived between two SIGINTs.
   const int64_t now = milliseconds();
   int64_t first = 0;
   if (!g_interrupted.compare_exchange_strong(first, now) && now - first >= kOneInterrupt) end_now();

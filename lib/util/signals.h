@@ -44,7 +44,7 @@ void poll_signals();
 // system calls and atomic variables.
 [[noreturn]] void end_in_handler(int code);
 
-// While it lives, a signal that ends the process at once deletes the file `path` first.
+// While it exists, a signal that ends the process immediately first deletes the file `path`.
 class DeletedOnSignal {
  public:
   explicit DeletedOnSignal(std::string path);

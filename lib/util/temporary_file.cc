@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::string_view kMark = ".tmp-";
 constexpr size_t kPlaceDigits = 8;
-constexpr std::time_t kDay = 86400;  // far more than a write takes or clocks differ by
+constexpr std::time_t kDay = 86400;  // far more than the duration of a write or the clock skew
 
-// Both parts below /proc are empty where there is no complete /proc.
+// Both parts from /proc are empty if /proc is incomplete.
 std::string place() {
   std::array<char, 64> numbers{};  // "pid:[4026531836]"
   [[maybe_unused]] const ssize_t bytes =

@@ -178,7 +178,7 @@ std::string json_string(std::string_view text) {
     const size_t length = utf8_length(text);
     const auto c = static_cast<unsigned char>(text[0]);
     if (length == 0) {
-      out += "\\ufffd";  // a file name may be anything, JSON must be valid UTF-8
+      out += "\\ufffd";  // file names may contain any bytes, but JSON must be valid UTF-8
     } else if (c == '"' || c == '\\') {
       out += '\\';
       out += text[0];

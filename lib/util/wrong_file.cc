@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// Returns whether `text` begins with `word`, whatever the case.
+// Returns whether `text` begins with `word`, ignoring case.
 bool begins(std::string_view text, std::string_view word) {
   return text.size() >= word.size() &&
          std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) {

@@ -14,7 +14,7 @@ namespace bv {
 // 64 bytes are enough; pass fewer only if the file has fewer. `what` is what the file should hold.
 std::string wrong_file(std::span<const uint8_t> head, std::string_view what = "data");
 
-// Throws Error(Exit::usage) at `file` if wrong_file() knows what is wrong with it.
+// Throws Error(Exit::usage) at `file` if wrong_file() can identify what is wrong with it.
 void refuse_wrong_file(std::span<const uint8_t> head, const std::string& file);
 void refuse_wrong_file(std::string_view head, const std::string& file);
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# scripts/bench/compare.sh [ROUNDS]: compares bvtrain with PyTorch eager on this machine. Measures the
-# images per second of the notebook's CNN (28x28, batch 128) and the time to the end of the first
-# step, in turns, and prints the ratios. $PYTHON (default python3) must have torch: pip install
+# scripts/bench/compare.sh [ROUNDS]: compares bvtrain with eager PyTorch on this machine. Alternately
+# measures the images per second of the notebook's CNN (28x28, batch 128) and the time to the end of
+# the first step, and prints the ratios. $PYTHON (default python3) must have torch: pip install
 # torch==2.11.0.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # scripts/bench/data_formats.sh TAR [IMAGES] [ROUNDS]: how fast the loader reads the same JPEG files
-# from a folder, a CSV file, tars and TFRecords. TAR holds JPEG files, such as 80 of ImageNet; they are
-# repeated to IMAGES (default 800). The formats take turns, ROUNDS times (default 5). Prints the images
-# per second of each, the median (least .. most), and its ratio to the folder in the same round. With
-# BVTRAIN_OLD=<binary> another build reads the folder too, to compare the two.
+# from a folder, a CSV file, tars and TFRecords. TAR contains JPEG files, such as 80 of ImageNet; they
+# are repeated to IMAGES (default 800). The formats alternate, ROUNDS times (default 5). Prints each
+# format's images per second, the median (min .. max), and its ratio to the folder in the same round.
+# With BVTRAIN_OLD=<binary>, another build also reads the folder, to compare the two.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tar=${1:?usage: data_formats.sh TAR [IMAGES] [ROUNDS]}

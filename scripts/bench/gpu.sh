@@ -7,18 +7,19 @@
 # JPEGS is a folder or a tar file with CLASS_*.JPEG files, for the measurements on photographs.
 #
 # On the machine with the GPU, one call after the other, less than half an hour in all:
-#   bash out/gpu/gpu.sh env test   # the machine; CUDA tests, curves of CPU and GPU, same bits, exact resume
+#   bash out/gpu/gpu.sh env test   # the machine; CUDA tests, CPU and GPU curves, bit-identity, exact resume
 #   bash out/gpu/gpu.sh ours       # steps of each model, loader, start-up, snapshot of a checkpoint
 #   bash out/gpu/gpu.sh peers      # the same in PyTorch: eager, torch.compile, timm where it is installed
-#   bash out/gpu/gpu.sh prof       # kernels of a step by kind, and what bounds the device
+#   bash out/gpu/gpu.sh prof       # kernels of a step by kind, and the limits of the device
 #   bash out/gpu/gpu.sh nccl       # with two GPUs or more: collectives, and training on all of them
 # Anywhere, with the logs of all calls:
 #   scripts/bench/gpu.sh table LOG...   # a table with the ratios to the peers and a verdict for each goal,
-#                                       # and gpu.json beside the first log
+#                                       # and gpu.json next to the first log
 #
-# Each result is a line that begins with PASS, FAIL or the kind of measurement. They are printed, and they
-# are in $OUT/gpu-<stages>.log (/tmp without OUT) with all other output. After LIMIT seconds (390) nothing
-# more begins: what is left out has a line that begins with SKIP. The most important things come first.
+# Each result is a line that begins with PASS, FAIL or the kind of measurement. These lines are printed
+# and, with all other output, written to $OUT/gpu-<stages>.log (/tmp without OUT). After LIMIT seconds
+# (390) nothing more starts: a line that begins with SKIP names what was skipped. The most important
+# parts come first.
 # DEVICE=cpu tries the script without a GPU.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -49,7 +50,7 @@ if [[ ${1:-} == table ]]; then
   exec python3 "$here/gpu/tally.py" table "$(dirname "$2")/gpu.json" "${@:2}"
 fi
 
-if [[ -e $here/pack.txz ]]; then  # unpacked once a machine
+if [[ -e $here/pack.txz ]]; then  # unpacked once per machine
   unpacked=/tmp/bvtrain-gpu-$(sha1sum <"$here/pack.txz" | cut -c1-12)
   [[ -e $unpacked/run ]] || { mkdir -p "$unpacked" && python3 -c \
     'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/pack.txz" "$unpacked"; }
@@ -68,17 +69,17 @@ log=$out/gpu-$(IFS=-; echo "${stages[*]}").log
 
 say() { printf '%s\n' "$*" | tee -a "$log"; }
 
-# late NAME: says SKIP, and returns 0, when there is no time for more.
+# late NAME: prints SKIP, and returns 0, if the time is up.
 late() { ((SECONDS > limit)) && say "SKIP $1"; }
 
 # within SECONDS COMMAND...: ends the command after SECONDS, or 30 s after the limit if that is earlier. A run
-# that hangs in a step does not end by SIGTERM, so SIGKILL follows.
+# that hangs in a step does not end on SIGTERM, so SIGKILL follows.
 within() {
   local most=$1 left=$((limit + 30 - SECONDS))
   timeout -k 5 "$((most < left ? most : left > 1 ? left : 1))" "${@:2}"
 }
 
-# try NAME SECONDS COMMAND...: PASS or FAIL, with the first line of its output that says why.
+# try NAME SECONDS COMMAND...: PASS or FAIL, with the first line of its output that shows why.
 try() {
   local name=$1 most=$2 begin=$SECONDS code=0 said
   shift 2
@@ -155,7 +156,7 @@ P
   [[ $device == cpu ]] || try "the libraries of libbvtrain_cuda.so" 60 bash -c libraries
 }
 
-# Fails with the names of libraries that the plug-in needs and this machine lacks.
+# Fails and names the libraries that the plug-in needs and this machine lacks.
 libraries() {
   local missing
   missing=$(LD_LIBRARY_PATH=$("$here/run" --libraries) ldd "$here/libbvtrain_cuda.so" | awk '/not found/ { print $1 }' | xargs)
@@ -180,7 +181,7 @@ same_state() {  # NAME FOLDER FOLDER
   fi
 }
 
-# An evaluation in a process of its own gives the rows of the run, and predictions are those of a CPU.
+# A separate evaluation process gives the same rows as the run, and predictions equal those of a CPU.
 evaluate_and_predict() {
   local run=$work/evaluated on
   try "digits_vit with evaluators" 200 "$here/run" bvtrain --devices "$device" --config "$here/configs/digits_vit.yaml" \
@@ -218,7 +219,7 @@ compile_peers() {
 stage_test() {
   local steps=200 name names model precision
   if [[ $device == cpu ]]; then steps=20; else export BVTRAIN_REQUIRE_CUDA=1; fi
-  # The cases about the code of kernels run it on the CPU, here as elsewhere.
+  # The test cases for kernel code run it on the CPU, here as elsewhere.
   mapfile -t names < <("$here/run" test_cuda --list-test-names-only 2>>"$log" | grep -vE '^ *(the kernels? |kernels |$)')
   [[ ${#names[@]} -gt 0 ]] || say "FAIL test_cuda lists no tests"
   local -x OMP_NUM_THREADS=2
@@ -255,12 +256,12 @@ stage_ours() {
   step 60 "${mixer[@]}" --batch 256 "${quick[@]}"
   step 90 "${bit[@]}" --batch 256 "${quick[@]}"
   for n in 128 512; do step 40 "${cnn[@]}" --batch $n "${quick[@]}"; done
-  # What bvtrain's own kernels gain.
+  # The speed-up of bvtrain's own kernels.
   BVTRAIN_PLAIN_KERNELS=1 step 60 "${vit_b[@]}" --name vit_b16.plain --batch 256 "${quick[@]}"
   BVTRAIN_PLAIN_KERNELS=1 step 60 "${mixer[@]}" --name mixer_b16.plain --batch 256 "${quick[@]}"
   BVTRAIN_PLAIN_KERNELS=1 step 90 "${bit[@]}" --name resnetv2_50x1.plain --batch 256 "${quick[@]}"
   BVTRAIN_PLAIN_KERNELS=1 step 40 "${cnn[@]}" --name cnn28.plain --batch 128 "${quick[@]}"
-  # What a graph, other batches, determinism and the way of the batch to the GPU cost or gain.
+  # The effect of a graph, other batch sizes, determinism and the batch's path to the GPU.
   step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --graph off
   step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --deterministic false
   step 60 "${vit_b[@]}" --batch 256 "${quick[@]}" --feed pinned
@@ -282,7 +283,7 @@ stage_ours() {
   step 90 "${paper[@]}" --batch 256 "${quick[@]}"
 }
 
-# The loader and whole runs on JPEG files: each file 32 times, its class is what precedes "_".
+# The loader and whole runs on JPEG files: each file 32 times; its class is the part before "_".
 jpegs() {
   local file class k variant pp steps code begin line batch=256
   [[ $device == cpu ]] && batch=8
@@ -340,7 +341,7 @@ stage_peers() {
   peer 150 --model resnetv2_50x1 --batch 256 --mode compile "${quick[@]}"
 }
 
-# Every GPU of the machine. The curve of all of them is that of one, because the batch is the same.
+# All GPUs of the machine. Their curve equals that of one GPU, because the batch is the same.
 stage_nccl() {
   local count=${GPUS:-$(nvidia-smi --list-gpus 2>/dev/null | wc -l)} one=cuda:0 all=cuda:all model=digits_cnn half=100 p precision
   [[ $device == cpu ]] && count=2 one=cpu all=cpu:2 half=10
@@ -358,7 +359,7 @@ stage_nccl() {
 }
 
 stage_prof() {
-  # Other names, so that these short rounds on a cool GPU count for no goal.
+  # Other names, so that these short rounds on a cool GPU do not count for a goal.
   step 60 "${cnn[@]}" --name cnn28.prof --batch 128 --seconds 1 --rounds 1 --profile 20
   [[ $device == cpu ]] && return
   step 90 "${vit_b[@]}" --name vit_b16.prof --batch 256 --seconds 1 --rounds 1 --profile 5

@@ -23,7 +23,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FILES = 1024
-# The least JPEG file that holds an image: 1x1 grey.
+# A minimal JPEG file with an image: 1x1 grey.
 JPEG = bytes.fromhex(
     "ffd8ffdb004300" + "01" * 64 + "ffc0000b080001000101011100ffc4001400010000000000000000000000000000"
     "0000ffc40014100100000000000000000000000000000000ffda0008010100003f0037ffd9")
@@ -185,7 +185,7 @@ def main():
                 continue
             data = os.path.join(folder, name)
             write_config(make(data, each))
-            time.sleep(3)  # an index of files that have just changed is not kept
+            time.sleep(3)  # an index of files that have just changed is not stored
             first = seconds(given.binary, cache, config) - base
             later = min(seconds(given.binary, cache, config) for _ in range(3)) - base
             print(f"{name}: {FILES * each:,} examples: {first:.2f} s without an index, {later:.2f} s with it",

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # scripts/bench/input_cache.sh TAR [IMAGES] [SECONDS] [CACHE]: how much faster the loader is with
-# input.cache. TAR holds JPEG files, such as 80 of ImageNet. They are repeated to IMAGES different
-# files (default 4000), each with a comment of its own, because equal files are one image to the
-# cache. For each pp, prints the images per second of the loader without a cache, in the first pass
-# with one and in the next, the median (least .. most) of three rounds of SECONDS (default 1), and
-# the ratios. IMAGES must be enough for a first pass of 4 * SECONDS.
+# input.cache. TAR contains JPEG files, such as 80 of ImageNet. They are repeated to IMAGES different
+# files (default 4000), each with its own comment, because the cache treats equal files as one image.
+# For each pp, prints the loader's images per second without a cache, in the first pass with one and
+# in the next, the median (min .. max) of three rounds of SECONDS (default 1), and the ratios.
+# IMAGES must be enough for a first pass of 4 * SECONDS.
 # CACHE is the folder of the cache (default: a new one in /dev/shm). Needs IMAGES * 0.8 MB there.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

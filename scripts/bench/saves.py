@@ -49,7 +49,7 @@ def step_time(binary, folder, config, settings):
         sys.exit(f"{left_out} saves were left out: give --seconds a larger number")
     with open(os.path.join(workdir, "metrics.jsonl")) as file:
         rows = [json.loads(line) for line in file]
-    rows = [row for row in rows if "training_loss" in row][1:]  # the first step has the start in it
+    rows = [row for row in rows if "training_loss" in row][1:]  # the first step includes the start
     return (rows[-1]["uptime"] - rows[0]["uptime"]) / (rows[-1]["step"] - rows[0]["step"])
 
 

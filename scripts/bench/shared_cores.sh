@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # scripts/bench/shared_cores.sh [ROUNDS] [OTHER]: how a run shares the cores of a machine. In each
-# round one run trains alone, then two at once, then one beside a busy loop; OTHER is another bvtrain
-# binary that runs alone in each round. Prints wall times as ratios to the run alone: median (least
-# .. most). $EPOCHS epochs of digits_cnn each (default 60).
+# round one run trains alone, then two at once, then one next to a busy loop; OTHER is another bvtrain
+# binary that runs alone in each round. Prints wall times as ratios to the run alone: median (min ..
+# max). Each trains $EPOCHS epochs of digits_cnn (default 60).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 rounds=${1:-5} other=${2:-} epochs=${EPOCHS:-60}

@@ -121,7 +121,7 @@ def write_tfds(out, dataset_name, examples, classes, encoding, shards, file_form
                     }
 
             name = dataset_name
-            pkg_dir_path = epath.Path(tempfile.mkdtemp())  # of its metadata: there is none
+            pkg_dir_path = epath.Path(tempfile.mkdtemp())  # for its metadata, which does not exist
 
     builder = Builder(data_dir=out, file_format=file_format)
     builder.download_and_prepare(

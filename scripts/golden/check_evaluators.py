@@ -78,7 +78,7 @@ def main(workdir, step):
         else:
             continue
         checked += 1
-        # Rounding may decide one example the other way.
+        # Rounding may change the result for one example.
         if abs(value - expected) > (1e-9 if name == "calibration/ece" else 1.001 / len(logits)):
             problems += 1
             print(f"{name}: {value}, expected {expected}")

@@ -37,7 +37,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # Golden models whose parameters also fit images of other sizes (height, width).
 OTHER_SIZES = {"bit": [(33, 47), (42, 54)], "bit_paper": [(33, 47), (42, 54)], "mixer": [(27, 30)]}
 
-# Models that this script trains, on generated images of (height, width, channels).
+# Models that this script trains on generated images (height, width, channels).
 MU = {"variant": "mu", "patch_size": [6, 6], "posemb_size": [3, 4]}
 TRAINED = {
     "cnn 19x23": ("cnn", {"widths": [16, 8], "dense": 20}, (19, 23, 3)),
@@ -272,7 +272,7 @@ def check_import(binary):
     image = torch.rand(3, 32, 32, 3) * 2 - 1
     good = True
     for name, (model_name, arguments, model) in foreign_models().items():
-        for parameter in model.parameters():  # so that no zero or one hides an error
+        for parameter in model.parameters():  # so that zeros and ones do not hide errors
             parameter.data += 0.1 * torch.randn_like(parameter)
         model.eval()
         with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:

@@ -54,7 +54,7 @@ def load_model(checkout):
         tensorflow.constant = np.asarray
         tensorflow.image = types.SimpleNamespace(resize=resize)
         sys.modules["tensorflow"] = tensorflow
-    # Packages without their __init__, so that modules which only loading of weights needs are not imported.
+    # Packages without __init__, so that modules needed only for loading weights are not imported.
     for name in ("big_vision", "big_vision.utils", "big_vision.models", "big_vision.models.common"):
         module = types.ModuleType(name)
         module.__path__ = [f"{checkout}/{name.replace('.', '/')}"]

@@ -78,7 +78,7 @@ def main():
             case["slices"] = slices(part, shards) if part is not None else None
         else:
             case["slices"] = slices(split, shards)
-        # Empty slices are errors here, whatever TFDS makes of them.
+        # In bvtrain, empty slices are errors, however TFDS treats them.
         if case["slices"] is not None and any(begin >= end for _, begin, end in case["slices"]):
             case["slices"] = None
         cases.append(case)

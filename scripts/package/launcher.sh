@@ -1,8 +1,8 @@
 #!/bin/sh
-# Becomes bvtrain @BUILD@. This is bin/bvtrain of the wheel and of the Debian package without
-# LibTorch. It looks for LibTorch in $BVTRAIN_LIBTORCH, else beside bvtrain in Python's packages, else
-# it asks the python3 in the same folder. Without LibTorch the dynamic loader would name a library and
-# no remedy. It starts no other process unless it must ask Python or follow a symbolic link.
+# Executes bvtrain @BUILD@. This is bin/bvtrain in the wheel and in the Debian package without
+# LibTorch. It looks for LibTorch in $BVTRAIN_LIBTORCH, then next to bvtrain in Python's packages, then
+# queries the python3 in the same folder. If LibTorch is missing, the dynamic loader would name only a
+# library, no remedy. It starts a process only to query Python or to follow a symbolic link.
 fail() {
   printf 'bvtrain: error: %s\n' "$1" >&2
   exit 2
@@ -12,13 +12,13 @@ self=$0
 [ ! -L "$self" ] || self=$(readlink -f "$self")
 bin=${self%/*}
 
-# A folder can hold the packages of several Pythons. The file @BUILD@ marks the one of this script.
+# A folder can contain the packages of several Pythons. The file @BUILD@ marks this script's.
 for folder in "$bin"/../lib*/python3*/*-packages/bvtrain "$bin"/../bvtrain "$bin"/../lib/bvtrain; do
   [ ! -e "$folder/@BUILD@" ] || break
 done
 [ -e "$folder/@BUILD@" ] || fail "the files of bvtrain @BUILD@ are not found beside $self; install it again"
 
-# Sets `version` to the version of the LibTorch in $1, "" if it does not say.
+# Sets `version` to the version of the LibTorch in $1; "" if unknown.
 read_version() {
   version= major=
   if [ -e "$1/version.py" ]; then

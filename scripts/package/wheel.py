@@ -57,7 +57,7 @@ def main():
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content, mode in entries:
             entry = zipfile.ZipInfo(name)
-            entry.external_attr = mode << 16  # pip makes files executable that were so
+            entry.external_attr = mode << 16  # pip preserves the executable bit
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
     print(wheel)

@@ -1,4 +1,4 @@
-// What the times of collectives tell about a link.
+// Link latency and bandwidth, estimated from the times of collectives.
 #include "lib/bench/collectives.h"
 
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@ TEST_CASE("collectives: latency and bandwidth follow from the smallest and the l
   REQUIRE(link.has_value());
   CHECK(link->latency == Approx(1e-5));
   CHECK(link->bandwidth == Approx(2e9));
-  // A busy host: nothing is known, rather than a negative bandwidth.
+  // On a busy host, the result is unknown, not a negative bandwidth.
   CHECK_FALSE(estimate_link(small, {.bytes = 4'000'000, .all_reduce = 5e-5}, 4).has_value());
 }
 

@@ -1,6 +1,6 @@
-// How many operators a training step calls, each of which starts at least one kernel on a GPU. The
-// time of a small step there is that of its launches, so the numbers are held fixed. If a change
-// makes one smaller, write the new number here; a larger one needs a reason.
+// The number of operators that a training step calls, each of which launches at least one kernel on
+// a GPU. A small step there is launch-bound, so the numbers are fixed. If a change reduces one,
+// write the new number here; a larger one needs a reason.
 #include <catch2/catch.hpp>
 #include <memory>
 
@@ -48,7 +48,7 @@ TEST_CASE("the operators that a training step calls") {
       flops += sum.flops;
     }
     CHECK(calls == run.calls);
-    // The images need no gradient, which spares the first layer a third.
+    // The images need no gradient, which saves a third of the first layer.
     const double whole = 2 * recipe->step->example_flops();
     CHECK(flops > 0.6 * whole);
     CHECK(flops < 1.01 * whole);

@@ -1,4 +1,4 @@
-// What a step computes and moves: from two batches to a third, and the least time for it.
+// A step's FLOPs and bytes: extrapolation from two batches to a third, and the minimum time.
 #include "lib/bench/operators.h"
 
 #include <catch2/catch.hpp>

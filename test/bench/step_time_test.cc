@@ -70,7 +70,7 @@ TEST_CASE("perfect overlap, none, and the last bucket's tail") {
   CHECK(time.seconds == Approx(30));
   CHECK(time.exposed == Approx(0).margin(1e-9));
   CHECK(time.sent == Approx(5e9 + 40));
-  // Ready at the end of backward: all of it is waited for.
+  // Ready at the end of backward: nothing overlaps.
   time = predict_step(plain({{5e9, 20, false}}), 2, fast());
   CHECK(time.seconds == Approx(35));
   CHECK(time.exposed == Approx(5));

@@ -1,4 +1,4 @@
-// ckpt/best: a checkpoint of its own, which stays when that of its step is deleted.
+// ckpt/best: a separate checkpoint, which is kept when that of its step is deleted.
 #include "lib/ckpt/best_checkpoint.h"
 
 #include <ATen/ATen.h>
@@ -54,7 +54,7 @@ TEST_CASE("the best checkpoint stays when its step is deleted, and a better one 
   checkpointer.mark_best("acc", {"val/acc", true, 2, 0.9});
   checkpointer.wait();
   const std::string shard = "/" + shard_name(0, 1);
-  CHECK(inode(best + shard) == inode(workdir.ckpt().step(2) + shard));  // takes no room
+  CHECK(inode(best + shard) == inode(workdir.ckpt().step(2) + shard));  // takes no space
   checkpointer.save(state_of(3), false);
   checkpointer.wait();
 

@@ -1,4 +1,4 @@
-// In what two checkpoints differ, and the mean of several ones.
+// Differences between two checkpoints, and the mean of several.
 #include "lib/ckpt/command/checkpoint_diff.h"
 
 #include <ATen/ATen.h>

@@ -22,7 +22,7 @@ using Steps = std::vector<int64_t>;
 
 constexpr const char* kShard = "/state-00000-of-00001.safetensors";
 
-// A run with checkpoints of the steps 10 (kept), 20, 30 and 40; the best one is that of step 20.
+// A run with checkpoints of steps 10 (kept), 20, 30 and 40; the best one is that of step 20.
 struct ListedRun {
   MemoryFolder folder;
   Workdir workdir{folder.path()};
@@ -47,7 +47,7 @@ struct ListedRun {
   void cut_off(const std::string& checkpoint) const {
     fs::resize_file(checkpoint + kShard, fs::file_size(checkpoint + kShard) - 1);
   }
-  // Changes a byte of the last tensor, so that the size stays right.
+  // Changes a byte of the last tensor, so that the size stays correct.
   void damage(const std::string& checkpoint) const {
     std::string content = read_file(checkpoint + kShard);
     content.back() = static_cast<char>(content.back() ^ 1);
@@ -108,7 +108,7 @@ TEST_CASE("the list names a wrong manifest and a wrong size, verifying also a ch
   CHECK(fault(run.ckpt.step(10)).empty());
   CHECK(fault(run.ckpt.step(30)) ==
         "state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs");
-  CHECK(fault(run.ckpt.best("")).empty());  // of step 20, whose shard is whole
+  CHECK(fault(run.ckpt.best("")).empty());  // of step 20, whose shard is intact
   fs::rename(run.ckpt.step(10), run.ckpt.step(11));
   CHECK(fault(run.ckpt.step(11)) == "manifest.json is of step 10");
 }
@@ -181,7 +181,7 @@ TEST_CASE("without a whole checkpoint only named ones are removed") {
         run.ckpt.path() +
             ": error: no checkpoint here is whole; name those to remove with --steps");
   CHECK(removable_steps(run.ckpt, {40}) == Steps{40});
-  // What a killed process has left of an earlier removal is no obstacle.
+  // The remains of an earlier removal by a killed process are no obstacle.
   write(run.ckpt.trash(40) + "/manifest.json", "{}");
   remove_checkpoint(run.ckpt, 40);
   CHECK(run.ckpt.steps() == Steps{10, 20, 30});

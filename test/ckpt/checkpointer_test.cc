@@ -1,5 +1,4 @@
-// Checkpoints: saved and loaded, damaged, pruned as a model of the promise says, and failing to be
-// written.
+// Checkpoints: saving and loading, damage, pruning compared with a model, and failed writes.
 #include "lib/ckpt/checkpointer.h"
 
 #include <ATen/ATen.h>
@@ -263,8 +262,8 @@ TEST_CASE("checkpointer: only the tensors that are wanted are kept, and all are 
   CHECK(read.pieced.empty());
 }
 
-// The promise: of the committed checkpoints the two newest and those to keep stay, all others are
-// removed.
+// The guarantee: of the committed checkpoints, the two newest and those to keep are kept, all
+// others are removed.
 TEST_CASE("checkpointer: pruning agrees with a model of it") {
   const MemoryFolder folder;
   for (uint32_t seed = 0; seed < 20; ++seed) {
@@ -340,7 +339,7 @@ TEST_CASE(
     "afterwards") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  // Writing takes another second: time enough to see that save() does not wait for it.
+  // Writing takes another second: enough to check that save() does not wait for it.
   ::setenv("BVTRAIN_SLEEP_AT", "ckpt.shard_written:1+:1", 1);
   {
     Checkpointer checkpointer(workdir);

@@ -23,7 +23,7 @@ Snapshot state_of(int64_t step) {
   return snapshot;
 }
 
-// Returns the step of the newest whole checkpoint, 0 if there is none. Checks that all of it
+// Returns the step of the newest intact checkpoint, 0 if there is none. Checks that all of it
 // belongs to that step.
 int64_t recovered(const Workdir& workdir) {
   const auto restored = Checkpointer::latest(workdir);

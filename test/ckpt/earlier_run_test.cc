@@ -1,5 +1,5 @@
-// What a start takes from the files of an earlier one: DONE, run.json, and signs that checkpoints
-// were lost.
+// What a start reads from the files of an earlier one: DONE, run.json, and signs of lost
+// checkpoints.
 #include "lib/ckpt/earlier_run.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Saves that overlap, are tried again, or fail.
+// Saves that overlap, are retried, or fail.
 #include <ATen/ATen.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ Snapshot state_of(int64_t step, int64_t floats = 100) {
   return snapshot;
 }
 
-// Saves of this step fail until the returned file is deleted. For after Checkpointer::start(),
+// Saves of this step fail until the returned file is deleted. Call it after Checkpointer::start(),
 // which deletes leftovers.
 std::string block(const Workdir& workdir, int64_t step, const std::string& id = "") {
   const std::string file = workdir.ckpt().unfinished(step, id);

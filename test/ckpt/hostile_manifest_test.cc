@@ -33,7 +33,7 @@ std::string refusal(const std::string& files, const std::string& meta = "{}") {
 TEST_CASE("a manifest that names files elsewhere is refused", "[manifest]") {
   for (const std::string name : {"../state", "/etc/passwd", "a/b", "..", ""}) {
     CHECK(refusal("[" + file_named(name) + "]") ==
-          fmt::format("manifest.json: refused file name '{}'", name));
+          fmt::format("manifest.json: invalid file name '{}'", name));
   }
   CHECK(refusal("[" + file_named("state") + "]") == "state: is missing");
 }

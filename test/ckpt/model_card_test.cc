@@ -1,4 +1,4 @@
-// The model card: what is written comes back, and what is wrong with a file is named.
+// The model card: round trips, and errors for bad files.
 #include "lib/ckpt/model_card.h"
 
 #include <ATen/ops/ones.h>
@@ -111,7 +111,7 @@ TEST_CASE("a bad model card is refused by key") {
         its + "image' is \"[18446744073709551615,8,3]\", expected [height, width, channels]");
   for (const std::string values : {"[1]", "{}", "[1,", "[2,1]", "[null,1]"}) {
     CHECK(refusal("image_values", values) ==
-          its + "image_values' is \"" + values + "\", expected [least, greatest]");
+          its + "image_values' is \"" + values + "\", expected [min, max]");
   }
   CHECK(refusal("precision", "fp8") == its + "precision' is \"fp8\", expected float32 or bf16");
   CHECK(refusal("loss", "\x1b[2J") ==
@@ -128,7 +128,7 @@ TEST_CASE("the card of an npz file must be one JSON object of strings") {
     return error_of([&] { read_weights_metadata(folder / "f.npz"); });
   };
   const std::string its = (folder / "f.npz") + ": error: its array '__bvtrain__' ";
-  CHECK(refused({"{}", "{}"}) == its + "holds 2 texts, expected 1");
+  CHECK(refused({"{}", "{}"}) == its + "holds 2 strings, expected 1");
   for (const std::string text : {"", "{", "[]", "{\"a\":1}", "{\"a\":{\"b\":\"c\"}}"}) {
     INFO(text);
     CHECK(refused({text}) == its + "is not a JSON object of strings");

@@ -1,4 +1,4 @@
-// Arrays of text: they come back, NumPy reads them, and damaged ones are refused.
+// String arrays: round trips, NumPy reads them, and damaged ones are rejected.
 #include "lib/ckpt/formats/npy_text.h"
 
 #include <ATen/ops/ones.h>

@@ -21,7 +21,7 @@ namespace bv::test {
 
 namespace {
 
-// Writes an archive whose entries have any content.
+// Writes an archive with entries of arbitrary content.
 void write_zip(const std::string& file, const std::map<std::string, std::string>& entries,
                uint64_t zip64_from = 0xffffffff) {
   FileWriter out(file);
@@ -84,7 +84,7 @@ TEST_CASE(
                       std::filesystem::directory_iterator()) == 2);
 }
 
-// test/ckpt/numpy/make.py tells what the files contain.
+// test/ckpt/numpy/make.py defines the content of the files.
 TEST_CASE("npz: files of NumPy, stored, deflated and written through a pipe") {
   for (const char* name : {"stored", "deflated", "piped"}) {
     INFO(name);
@@ -110,7 +110,7 @@ TEST_CASE("npz: files of NumPy, stored, deflated and written through a pipe") {
     is("bool", at::tensor({1, 0, 1}).to(at::kBool));
     is("scalar", at::scalar_tensor(7.5, at::kFloat));
     is("empty", at::empty({0, 3}, at::kFloat));
-    CHECK(read.size() == 16);  // arrays of text are left out
+    CHECK(read.size() == 16);  // string arrays are left out
 
     CHECK(read_npz(file, "params/").size() == 6);
     CHECK(same_bits(read_npz(file, "params/").at("f4"), read.at("params/f4")));
@@ -297,10 +297,10 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
         at(local_y, "'y.npy' overlaps 'x.npy'"));
 
   const std::map<std::string, std::string> names = {
-      {"../x.npy", "refused entry name '../x.npy'"},
-      {"/x.npy", "refused entry name '/x.npy'"},
-      {"a/../../x.npy", "refused entry name 'a/../../x.npy'"},
-      {"a\\x.npy", "refused entry name 'a\\x.npy'"},
+      {"../x.npy", "invalid entry name '../x.npy'"},
+      {"/x.npy", "invalid entry name '/x.npy'"},
+      {"a/../../x.npy", "invalid entry name 'a/../../x.npy'"},
+      {"a\\x.npy", "invalid entry name 'a\\x.npy'"},
       {"a\nx.npy", "an entry's name is not printable UTF-8"},
       {std::string("a\0x.npy", 7), "an entry's name is not printable UTF-8"},
       {"\xff.npy", "an entry's name is not printable UTF-8"},

@@ -15,7 +15,7 @@
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 
-// Called after every rename(2) of this program with the new name. It plays another process that
+// Called after every rename(2) of this program with the new name. It simulates another process that
 // acts before the caller continues.
 static std::function<void(const std::string&)> after_rename;
 
@@ -174,7 +174,7 @@ TEST_CASE("pieces: a rank reads its slices, and checks what it reads") {
     CHECK(read.pieced.at("opt/mu/bias").pieces.empty());
     CHECK(read.pieced.at("opt/mu/bias").type == at::kBFloat16);
   }
-  // One flipped bit of a weight: every rank must see it, not rank 0 alone.
+  // One flipped bit of a weight: every rank must detect it, not only rank 0.
   const std::string file = step + "/state-00001-of-00002.safetensors";
   std::string content = read_file(file);
   content[content.size() - 20] ^= 1;

@@ -1,5 +1,5 @@
-// The files of one checkpoint, as they are read: each once, and each tensor once. What a run needs
-// to continue.
+// Reading the files of one checkpoint: each file once, and each tensor once. What a run needs to
+// continue.
 #include "lib/ckpt/read_checkpoint.h"
 
 #include <ATen/ATen.h>
@@ -41,7 +41,7 @@ void save(const Workdir& workdir, const std::vector<int64_t>& steps) {
 int opens_of(const std::string& file, const std::function<void()>& call) {
   const int fd = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
   REQUIRE(fd >= 0);
-  // With the closing, because the kernel merges equal events that follow each other.
+  // Also watches for closing, because the kernel merges equal consecutive events.
   REQUIRE(::inotify_add_watch(fd, file.c_str(), IN_OPEN | IN_CLOSE) >= 0);
   call();
   std::array<inotify_event, 64> events{};  // without names: the file itself is watched
@@ -93,8 +93,7 @@ TEST_CASE("a run continues only from a checkpoint that holds what it takes") {
             "this checkpoint");
 }
 
-// If it were opened twice, another file might stand there between the check of its size and the
-// reading.
+// If it were opened twice, another file might replace it between the size check and the read.
 TEST_CASE("a file is opened once, to check its size and to read it") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());

@@ -52,7 +52,7 @@ TEST_CASE("safetensors: every type and shape comes back with the same bits") {
     INFO(name);
     CHECK(same_bits(read.at(name), tensor));
   }
-  // The same content again gives the same file.
+  // The same content gives the same file again.
   write_safetensors(folder / "b.safetensors", written, {{"format", "pt"}});
   CHECK(read_file(file) == read_file(folder / "b.safetensors"));
 }

@@ -1,5 +1,5 @@
 // Memory and open files do not grow with the number of saves. `scripts/dev.sh soak` runs the long
-// case: as many saves as a run makes in a day, with one save a minute.
+// case: as many saves as a run makes in a day, with one save per minute.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>

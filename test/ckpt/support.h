@@ -1,4 +1,4 @@
-// What the tests of checkpoints share besides test/support: forked children and damaged files.
+// Helpers for checkpoint tests besides test/support: forked children and damaged files.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
-// timm's MlpMixer and ResNetV2: names, layouts, and what is refused. scripts/golden/check_export.py
-// proves that timm itself can load them.
+// timm's MlpMixer and ResNetV2: names, layouts, and rejected files. scripts/golden/check_export.py
+// checks that timm itself can load them.
 #include <ATen/ATen.h>
 
 #include "lib/ckpt/layouts/layouts.h"

@@ -1,4 +1,4 @@
-// The format of a weights file, where its weights are, and what is refused.
+// The format of a weights file, where its weights are, and rejected files.
 #include "lib/ckpt/weights_file.h"
 
 #include <ATen/ATen.h>
@@ -79,7 +79,7 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
   write_safetensors(folder / "a.safetensors", {{"vit.x.weight", kOne}, {"head.bias", kOne}});
   CHECK(names(read_weights(folder / "a.safetensors", 0)) == "head.bias vit.x.weight");
   CHECK(names(read_weights((folder / "a.safetensors") + ":vit", 0)) == "x.weight");
-  // The content tells the format, not the name.
+  // The content determines the format, not the name.
   std::filesystem::copy(folder / "a.safetensors", folder / "weights");
   CHECK(names(read_weights(folder / "weights", 0)) == "head.bias vit.x.weight");
   CHECK_FALSE(is_checkpoint(folder / "weights"));
@@ -110,7 +110,7 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
                     false);
   checkpointer.wait();
   CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean frozen");
-  // What is frozen has no average.
+  // Frozen parameters have no average.
   CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a buffers/mean frozen");
   CHECK(names(read_weights(workdir.ckpt().step(3), 0)) == "a buffers/mean frozen");
 }

@@ -1,4 +1,4 @@
-// Manifests with the right checksum that no run has written.
+// Manifests with a correct checksum that no run has written.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
@@ -24,7 +24,7 @@ TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
   };
   const std::string place = workdir.ckpt().step(20) + ": error: manifest.json: ";
   CHECK(line([](Manifest& m) { m.files[0].name = "../step-10/x"; }) ==
-        place + "refused file name '../step-10/x'");
+        place + "invalid file name '../step-10/x'");
   CHECK(line([](Manifest& m) {
           m.files[0].checksums.push_back(0);
         }).find(" has 2 checksums for ") != std::string::npos);
@@ -52,25 +52,25 @@ TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, a
   };
   const std::string place = workdir.ckpt().step(20) + ": error: manifest.json: meta";
   CHECK(line("/chrono/accum_train_time", "\"3\"") ==
-        place + ".chrono.accum_train_time is a text, expected a number");
+        place + ".chrono.accum_train_time is a string, expected a number");
   CHECK(line("/chrono/accum_examples_seen", "1.5") ==
         place + ".chrono.accum_examples_seen is the number 1.5, expected a whole number");
   CHECK(line("/class_names", R"(["a", 1])") ==
-        place + ".class_names is a list, expected a list of texts");
+        place + ".class_names is a list, expected a list of strings");
   CHECK(line("/row", R"([["loss", 0.5], ["acc", "many"]])") ==
-        place + ".row.1.1 is a text, expected a number");
+        place + ".row.1.1 is a string, expected a number");
   CHECK(line("/row", R"([["loss"]])") == place + ".row.0 does not hold a name and a value");
   CHECK(line("/position", "-1") == place + ".position is the number -1, expected a whole number");
   CHECK(line("/compute_threads", "1000000") == place + ".compute_threads is 1000000");
   CHECK(line("/image", "[1, 2]") == place + ".image does not hold three numbers");
   CHECK(line("/data", R"({"input": "x"})") == place + ".data lacks 'evals'");
   CHECK(line("/data", R"({"input": "x", "examples": "9", "evals": {}})") ==
-        place + ".data.examples is a text, expected a whole number");
+        place + ".data.examples is a string, expected a whole number");
   CHECK(line("/data", R"({"input": "x", "evals": {}, "content": ["x"]})") ==
         place + ".data.content is a list, expected an object");
   CHECK(line("/data", R"({"input": "x", "evals": {}, "content": {"input": 7}})") ==
-        place + ".data.content.input is the number 7, expected a text");
-  CHECK(line("/config", "null") == place + ".config is null, expected a text");
+        place + ".data.content.input is the number 7, expected a string");
+  CHECK(line("/config", "null") == place + ".config is null, expected a string");
   Manifest older = good;  // earlier versions did not write data.examples
   older.meta["data"] = {{"input", "x"}, {"evals", nlohmann::json::object()}};
   for (const Manifest& manifest : {good, older}) {

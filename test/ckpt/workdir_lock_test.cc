@@ -1,4 +1,4 @@
-// The lock of a workdir: who gets it, who is refused, and who takes over.
+// The workdir lock: who gets it, who is rejected, and who takes over.
 #include "lib/ckpt/workdir_lock.h"
 
 #include <sys/wait.h>
@@ -167,7 +167,7 @@ TEST_CASE("workdir: where locks hold per host, the line of another machine is wa
   const std::string log = logged([&] { workdir.claim(); });
   CHECK(now() - begin >= 0.6);
   CHECK(contains(log,
-                 "was in use by process 123 on host there: waiting 1 s to see whether that "
+                 "was in use by process 123 on host there: waiting 1 s to see whether it "
                  "still runs"));
   CHECK(contains(log, "Takes over"));
 }

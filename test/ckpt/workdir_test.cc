@@ -1,4 +1,4 @@
-// Workdirs: what is refused before anything is created, the lock, DONE and --cleanup.
+// Workdirs: what is rejected before anything is created, the lock, DONE and --cleanup.
 #include "lib/ckpt/workdir.h"
 
 #include <sys/mount.h>
@@ -145,7 +145,7 @@ TEST_CASE("workdir: temporary files of dead writers go at the start and with --c
     ::_exit(0);
   }
   ::waitpid(child, nullptr, 0);
-  // Of this process, which lives; of another host, now and long ago; and what looks similar.
+  // Files of this process, which is alive; of another host, new and old; and similar names.
   const std::string mine = temporary_name(dir + "/predictions.csv");
   const std::string far = dir + "/metrics.jsonl.tmp-00000000-77-3";
   const std::string old = dir + "/metrics.jsonl.tmp-00000000-77-2";

@@ -125,7 +125,7 @@ lr  seed  val/prec@1  n  status                       run
  2     0     0.9700*     unfinished at step 20 of 40  b
  3     0     0.2000*     diverged at step 20 of 40    c
 
-* of a run that has not finished; it does not count in the mean of finished runs, and stands behind them
+* marks an unfinished run; it does not count in the mean of finished runs, and is listed after them
 )");
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("the keys that differ, in sections, lists and preprocessing") {
         Names{"...|resize(32)|...", "...|resize(64)|flip|...", "...|..."});
   CHECK(texts(all, "model.widths") == Names{"-", "-", "[32, 64]"});
   CHECK(texts(all, "schedule[0][1].warmup") == Names{"1", "2", "-"});
-  // Too long even so: letters, which the legend explains.
+  // Still too long: letters, which the legend explains.
   CHECK(texts(all, "input.pp", 10) == Names{"[A]", "[B]", "...|..."});
   const std::string text = comparison_text(all, 60);
   CHECK(contains(text,
@@ -225,7 +225,7 @@ TEST_CASE(
   runs.dir.write("changed/run.json", R"({"config_changes": [{"step": 10, "evaluators": ["val"],
       "changes": ["lr: 0.3 -> 0.1", "evals.val.data: 3 examples -> 4 examples"]}]})");
   runs.dir.write("synthetic/run.json", R"({"argv": ["bvtrain", "--synthetic"]})");
-  runs.dir.write("a1/run.json", R"({"argv": [1]})");  // damaged, which is no matter here
+  runs.dir.write("a1/run.json", R"({"argv": [1]})");  // damaged, which does not matter here
   CompareOptions best;
   best.value = MetricValue::best;
   const Comparison all = runs.compared(best);

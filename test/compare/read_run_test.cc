@@ -1,4 +1,4 @@
-// Reading workdirs: large and damaged files, and paths that are none.
+// Reading workdirs: large and damaged files, and paths that are not workdirs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -85,7 +85,7 @@ TEST_CASE("damaged lines do not count, wherever the damage is") {
     CHECK(all.series.at("x").last.second == 1);
     CHECK(all.series.size() == 2);
   }
-  // Every beginning of a file is read without a crash, and its complete rows count.
+  // Every prefix of a file is read without a crash, and its complete rows count.
   const std::string text = good + "{\"step\": 2, \"x\": \"nan\", \"a\\n\": -0.5e-3}\n";
   for (size_t length = 0; length <= text.size(); ++length) {
     const MetricScan all = scan(text.substr(0, length));
@@ -111,12 +111,11 @@ TEST_CASE("each kind of damage gets one line") {
   REQUIRE(warnings.size() == 5);
   const std::string at = runs.dir.path();
   CHECK(warnings[0] ==
-        at + "/a/metrics.jsonl:3: warning: not a metric row, or not in the order of steps; it does "
-             "not count");
+        at + "/a/metrics.jsonl:3: warning: not a metric row, or out of step order; it is ignored");
   CHECK(warnings[1] ==
-        at + "/a/metrics.jsonl:4: warning: the last row is incomplete; it does not count");
+        at + "/a/metrics.jsonl:4: warning: the last row is incomplete; it is ignored");
   CHECK(warnings[2] == at + "/b/metrics.jsonl:1: warning: 2 lines from here on are not metric "
-                            "rows, or not in the order of steps; they do not count");
+                            "rows, or out of step order; they are ignored");
   CHECK(warnings[3].starts_with(at + "/c: warning: left out: " + at + "/c/config.yaml:"));
   CHECK(warnings[4] ==
         at + "/d: warning: the run has no config.yaml, so it cannot be compared; left out");

@@ -140,7 +140,7 @@ TEST_CASE("texts that are not calls") {
   CHECK(refused("a(f(1))") ==
         at("expected a value, got the name 'f' (calls are not evaluated)", 3));
   CHECK(refused("a(010)") ==
-        at("expected a number, got 010 (leading zeros are refused: write 10)", 3));
+        at("expected a number, got 010 (leading zeros are an error: write 10)", 3));
   CHECK(refused("a(1_000)") == at("expected a number, got 1_000 (write 1000)", 3));
   CHECK(refused("a(0x10)") == at("expected a number, got 0x10", 3));
   CHECK(refused("a(1j)") == at("expected a number, got 1j", 3));

@@ -1,5 +1,5 @@
-// Durations, itstime and hms are compared with numbers of the reference code, seconds with those of
-// JAXline.
+// Durations, itstime and hms are compared with numbers from the reference code, seconds with those
+// from JAXline.
 #include "lib/config/duration.h"
 
 #include <catch2/catch.hpp>
@@ -164,7 +164,7 @@ TEST_CASE("seconds are due as in JAXline") {
   CHECK((cases.empty() || compared == 2));
 }
 
-// The clock is monotonic, but it may stand still while the machine sleeps, or jump when it wakes.
+// The clock is monotonic, but it may stop while the machine sleeps, or jump when it wakes.
 TEST_CASE("a week by the clock: no interval is lost and none is repeated") {
   std::mt19937 random(3);
   const auto uniform = [&](double low, double high) {
@@ -214,6 +214,6 @@ TEST_CASE("growth steps are ratios of powers of ten") {
   };
   CHECK(steps({}, 100).empty());
   CHECK(steps({1, 2, 5}, 600) == std::vector<int64_t>{1, 2, 5, 10, 20, 50, 100, 200, 500});
-  CHECK(steps({2.5}, 300) == std::vector<int64_t>{2, 25, 250});  // halves go to the even number
+  CHECK(steps({2.5}, 300) == std::vector<int64_t>{2, 25, 250});  // halves round to even
   CHECK(steps({10}, 300) == std::vector<int64_t>{});  // 10^k is the largest power up to the step
 }

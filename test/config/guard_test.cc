@@ -1,4 +1,4 @@
-// What YAML and yaml-cpp would accept but the guard refuses, each with its exact line.
+// What YAML and yaml-cpp would accept but the guard rejects, each with its exact line.
 #include <catch2/catch.hpp>
 
 #include "lib/config/config.h"
@@ -52,7 +52,7 @@ TEST_CASE("aliases neither cycle nor explode") {
   CHECK(refused("a: &x\n  b: {c: *x}\n") == "x.yaml:2:10: error: an alias that contains itself");
   CHECK(refused("a: *x\n") ==
         "x.yaml:1:4: error: '*x' refers to '&x', which is not defined: put it in quotes if it is a "
-        "text");
+        "string");
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {
     const std::string last = "*a" + std::to_string(i - 1);
@@ -139,10 +139,9 @@ TEST_CASE("a very long line is read in linear time") {
   const double start = cpu_seconds();
   CHECK(refused(text + "]\n").empty());
   CHECK(cpu_seconds() - start < 5);  // in quadratic time: a minute
-  CHECK(
-      refused("ä: [a, &x b, *y]\n") ==
-      "x.yaml:1:14: error: '*y' refers to '&y', which is not defined: put it in quotes if it is a "
-      "text");
+  CHECK(refused("ä: [a, &x b, *y]\n") ==
+        "x.yaml:1:14: error: '*y' refers to '&y', which is not defined: put it in quotes if it is "
+        "a string");
 }
 
 TEST_CASE("too many keys in one mapping") {

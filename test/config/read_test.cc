@@ -61,9 +61,9 @@ TEST_CASE("each wrong type gives one line") {
         "x.yaml:1:5: error: lr: expected a number, got the string '0.1' (remove the quotes)");
   CHECK(
       read("lr: 010", number) ==
-      "x.yaml:1:5: error: lr: expected a number, got '010' (leading zeros are refused: write 10)");
+      "x.yaml:1:5: error: lr: expected a number, got '010' (leading zeros are an error: write 10)");
   CHECK(read("n: -0010", integer) ==
-        "x.yaml:1:4: error: n: expected an integer, got '-0010' (leading zeros are refused: write "
+        "x.yaml:1:4: error: n: expected an integer, got '-0010' (leading zeros are an error: write "
         "-10)");
   CHECK(read("n: 1_000", integer) ==
         "x.yaml:1:4: error: n: expected an integer, got '1_000' (write 1000)");

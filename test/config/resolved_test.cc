@@ -1,4 +1,4 @@
-// The texts that are written about a config: the resolved YAML, --explain, YAML and JSON.
+// Output about a config: the resolved YAML, --explain, YAML and JSON.
 #include <catch2/catch.hpp>
 #include <iterator>
 #include <sstream>

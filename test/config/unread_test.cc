@@ -1,4 +1,4 @@
-// What is said about keys that nobody has read, and about words of other trainers.
+// Messages about unread keys, and about terms of other trainers.
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -89,7 +89,7 @@ TEST_CASE("a key without a value may lack a ':' or a space") {
 TEST_CASE("a value that goes on in the next line") {
   const Config c = parse_config("lr: 0.1\n  0.2\nseed: 0\n", "x.yaml");
   CHECK(error_of([&] { c.get<double>("lr"); }) ==
-        "x.yaml:1:5: error: lr: expected a number, got '0.1 0.2' (it goes on in the next line, "
+        "x.yaml:1:5: error: lr: expected a number, got '0.1 0.2' (it continues on the next line, "
         "which is indented deeper)");
 }
 

@@ -1,4 +1,4 @@
-// The texts of test/config/wrong_yaml.txt, each with the exact lines that refuse it.
+// The cases of test/config/wrong_yaml.txt, each with its exact error lines.
 #include <catch2/catch.hpp>
 #include <set>
 

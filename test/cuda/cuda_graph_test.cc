@@ -1,4 +1,4 @@
-// A step as a CUDA graph has the bits of one without.
+// A step as a CUDA graph is bit-identical to one without.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 

@@ -1,6 +1,6 @@
-// What runs on a CUDA device is compared with the CPU. Without a device these cases are not run:
-// the program says how many, and passes, or fails with BVTRAIN_REQUIRE_CUDA=1. docs/gpu.md tells
-// what was run and seen.
+// Compares CUDA devices with the CPU. Without a device these cases are not run: the program prints
+// their number, and passes, or fails with BVTRAIN_REQUIRE_CUDA=1. docs/gpu.md lists what was run on
+// GPUs, and the results.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <tuple>
@@ -17,7 +17,7 @@
 namespace bv::test {
 namespace {
 
-// Says at the end of the program what was not run.
+// Prints at the end of the program what was not run.
 const struct TellNotRun {
   ~TellNotRun() {
     if (g_not_run == 0) return;
@@ -135,7 +135,7 @@ TEST_CASE("a snapshot keeps its values while training goes on", "[gpu]") {
   }
 }
 
-TEST_CASE("page-locked memory has the size that was asked for", "[gpu]") {
+TEST_CASE("pinned memory has the size that was asked for", "[gpu]") {
   if (!gpu()) return;
   const at::Tensor pinned = pinned_empty({3, 5 << 20}, at::kByte);
   CHECK(pinned.is_pinned());

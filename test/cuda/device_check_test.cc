@@ -1,4 +1,4 @@
-// Whether wrong kernels of a device are found: lib/model/kernels/device/device_check.h.
+// Whether wrong device kernels are detected: lib/model/kernels/device/device_check.h.
 #include "lib/model/kernels/device/device_check.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ using Tensors = std::vector<at::Tensor>;
 
 Tensors square(const Tensors& all) { return {all[0] * all[0]}; }
 
-// Asks for a kernel of a new name, on a GPU if there is one.
+// Checks a kernel under a new name, on a GPU if there is one.
 bool is_right(const KernelCheck::Compute& fused) {
   static int asked = 0;
   const std::string name = "test " + std::to_string(++asked);

@@ -18,8 +18,8 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Tensors&)>;
 
-// The bound for results in bfloat16, whose roundings are up to 2^-9. Each difference is compared
-// with the largest value of its tensor.
+// The bound for results in bfloat16, whose rounding errors are up to 2^-9. Each difference is
+// compared with the largest value of its tensor.
 constexpr double kBound = 2e-2;
 
 at::Tensor noise(uint64_t seed, at::IntArrayRef shape, double scale = 1) {

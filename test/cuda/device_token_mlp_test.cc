@@ -1,4 +1,4 @@
-// The MLP over tokens on a GPU, with its gradients, against LibTorch in float64.
+// The token-mixing MLP on a GPU, with its gradients, against LibTorch in float64.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>

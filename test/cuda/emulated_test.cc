@@ -1,6 +1,5 @@
-// The emulated GPU (test/emulated_cuda) refuses what a GPU refuses, and its graphs repeat what they
-// recorded. The cases are hidden: emulated_cuda/test_cuda runs them by their names
-// (cmake/Tests.cmake).
+// The emulated GPU (test/emulated_cuda) rejects what a GPU rejects, and its graphs replay what they
+// captured. The cases are hidden: emulated_cuda/test_cuda runs them by name (cmake/Tests.cmake).
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -84,13 +83,13 @@ TEST_CASE("emulated: a graph repeats the kernels with the arguments that it reco
   graph->replay();
   CHECK(values_of(x) == std::vector<float>{2, 3});
   CHECK(values_of(y) == std::vector<float>{120, 130});
-  by_value = 200;   // has no effect any more
-  factor.fill_(1);  // has one
+  by_value = 200;   // no longer has an effect
+  factor.fill_(1);  // has an effect
   const at::Tensor other = at::full_like(x, 7);
   graph->replay();
   CHECK(values_of(x) == std::vector<float>{3, 4});
   CHECK(values_of(y) == std::vector<float>{103, 104});
-  CHECK(values_of(other) == std::vector<float>{7, 7});  // the graph's memory is its own
+  CHECK(values_of(other) == std::vector<float>{7, 7});  // the graph has its own memory
 }
 
 TEST_CASE("emulated: asynchronous copies are done when the host has waited for them, not before",

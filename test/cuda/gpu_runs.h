@@ -23,7 +23,7 @@ namespace bv::test {
 inline const c10::Device kGpu(c10::kCUDA, 0);
 inline constexpr int64_t kClasses = 7, kSize = 32;
 
-inline int g_not_run = 0;  // cases that asked for a GPU in vain
+inline int g_not_run = 0;  // cases that were skipped without a GPU
 
 // Returns why there is no device; "" if there is one.
 inline const std::string& no_gpu() {
@@ -40,7 +40,7 @@ inline const std::string& no_gpu() {
   return why;
 }
 
-// Whether the case that asks can be run.
+// Whether the calling test case can run.
 inline bool gpu() {
   if (no_gpu().empty()) return true;
   const char* required = std::getenv("BVTRAIN_REQUIRE_CUDA");
@@ -49,7 +49,7 @@ inline bool gpu() {
   return false;
 }
 
-// The device of those cases that are worth running without a GPU too.
+// The device for cases that are also worth running without a GPU.
 inline c10::Device here() { return no_gpu().empty() ? kGpu : c10::Device(c10::kCPU); }
 
 // A model and its keys.
@@ -73,7 +73,7 @@ inline std::vector<Case> models() {
           {"resnet_cifar", "{width: 16}"},
           {"resnet_cifar",
            "{whitening: 8, widths: [16, 32], blocks: [0, 1], stage_convs: 2, identity_init: true}"},
-          // 257 tokens: attention over few of them is repeatable with any kernel.
+          // 257 tokens: attention over few tokens is deterministic with any kernel.
           {"vit", "{variant: mu/2, depth: 1, pool_type: tok, head_zeroinit: false}"}};
 }
 
@@ -118,8 +118,8 @@ inline const std::string kAdam =
     "{optax_name: scale_by_adam, optax: {mu_dtype: bfloat16}, lr: 0.001, wd: 0.0001, "
     "grad_clip_norm: 1.0, mixup: {p: 0.2}, ema: {decay: 0.9}, schedule: {decay_type: cosine}}";
 
-// The same with an eps that hides gradients which are zero but for roundings, as those of weights
-// before a norm are. Adam would make full steps of them, in another direction on each device.
+// The same with an eps that hides gradients that are zero except for rounding, such as those of
+// weights before a norm. Adam would turn them into full steps, in another direction on each device.
 inline const std::string kSteadyAdam = [] {
   std::string keys = kAdam;
   return keys.replace(keys.find("mu_dtype"), 0, "eps: 0.1, ");

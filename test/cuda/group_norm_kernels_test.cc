@@ -1,4 +1,4 @@
-// The code of group normalisation's CUDA kernels on the CPU (test/cuda/emulation), against float64.
+// The CUDA kernels of group normalisation, run on the CPU (test/cuda/emulation), against float64.
 #include "lib/cuda/group_norm.cu"
 
 #include <catch2/catch.hpp>
@@ -52,8 +52,8 @@ struct Case {
   bool grad = true, rounded_grad = true;
 };
 
-// The results of both directions in float64, from the same inputs. `active` says where the ReLU
-// lets a value pass; a value near zero may be on either side.
+// The results of forward and backward in float64, from the same inputs. `active`: where the ReLU
+// passes a value; a value near zero may be on either side.
 struct Exact {
   std::vector<double> y, g, dx, dscale, dbias;
 };
@@ -97,7 +97,7 @@ Exact exact(const GroupNormShape& s, const Values& x, const Values& scale, const
   return all;
 }
 
-// Returns the largest error, 1 being what the type permits.
+// Returns the largest error, relative to the type's tolerance.
 double error_of(const Values& got, const std::vector<double>& want) {
   double worst = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -108,7 +108,7 @@ double error_of(const Values& got, const std::vector<double>& want) {
   return worst;
 }
 
-// Runs both directions between guard pages and compares them with the formulas.
+// Runs forward and backward between guard pages and compares them with the formulas.
 void compare(const Case& a, Guard guard) {
   const GroupNormShape& s = a.shape;
   INFO(s.n << " images, " << s.pixels << " pixels, " << s.c << " channels, " << s.groups
@@ -177,7 +177,7 @@ void compare(const Case& a, Guard guard) {
 TEST_CASE("the kernels of group normalisation: images of every size, within their buffers") {
   for (const GroupNormShape& shape :
        {GroupNormShape{1, 1, 16, 4},      // 1 pixel for 128 rows of threads
-        GroupNormShape{2, 7, 48, 16},     // rows that are no power of two
+        GroupNormShape{2, 7, 48, 16},     // rows that are not a power of two
         GroupNormShape{1, 5, 2048, 32},   // one row
         GroupNormShape{1, 3, 2064, 3},    // two tiles, groups larger than a byte of octets
         GroupNormShape{2, 1100, 64, 32},  // two parts of different size, groups of 2

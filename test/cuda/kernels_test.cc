@@ -1,6 +1,6 @@
-// The code of the CUDA kernels without a GPU. Threads of the CPU play those of a block
-// (test/cuda/emulation). This checks the place of every element and every sum, and that nothing
-// outside of a buffer is touched, but not the hardware.
+// The CUDA kernels without a GPU. CPU threads emulate those of a block (test/cuda/emulation). This
+// checks the place of every element and every sum, and that nothing outside a buffer is accessed,
+// but not the hardware.
 #include "lib/cuda/kernels.cu"
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ namespace bv {
 using test::Guard;
 using test::Guarded;
 
-// As aligned as the memory of a GPU.
+// The alignment of GPU memory.
 constexpr std::align_val_t kScratchAlignment{512};
 Scratch::Scratch(size_t bytes, void*) : memory_(::operator new(bytes, kScratchAlignment)) {}
 Scratch::~Scratch() { ::operator delete(memory_, kScratchAlignment); }
@@ -37,7 +37,7 @@ double squares(const std::vector<float>& values) {
   return sum;
 }
 
-// Parameters, gradients and state have different places, and one range is not counted.
+// Parameters, gradients and state have different offsets, and one range is not counted.
 const std::vector<FusedChunk> kRanges = {
     {0, 64 * 100, 0, 0, true, 1, 0.01F, 1},
     {64 * 100, 64 * 101, 64 * 100, 64 * 100, false, 2, 0, 0},
@@ -144,7 +144,7 @@ TEST_CASE("the kernel of the pass over images computes every value of every imag
                 pass.value(previous + width, previous, at);
         }
         CHECK(got == want);
-        // The shares may be in the memory of the device.
+        // The mixup shares may be in device memory.
         ImagePass other = pass;
         std::tie(other.keep, other.other) = std::pair(0.1F, 0.2F);
         const float shares[] = {pass.keep, pass.other};
@@ -167,7 +167,7 @@ TEST_CASE("the kernel of dropout draws every element of the part of a rank") {
     CHECK(got == want);
     CHECK(std::count(got.begin(), got.end(), -1.0F) == 0);
     CHECK(std::count(got.begin(), got.end(), 0.0F) == Approx(5555 / 4.0).epsilon(0.1));
-    // The number of the step may be in the memory of the device.
+    // The step number may be in device memory.
     DropoutMask other = mask;
     other.step = 1;
     const auto step = static_cast<int64_t>(mask.step);
@@ -178,7 +178,7 @@ TEST_CASE("the kernel of dropout draws every element of the part of a rank") {
 }
 
 constexpr Guard kGuards[] = {Guard::before, Guard::behind};
-constexpr int64_t kFar = (int64_t{1} << 32) + 64;  // elements; no 32-bit number holds it
+constexpr int64_t kFar = (int64_t{1} << 32) + 64;  // elements; does not fit in 32 bits
 
 TEST_CASE("kernels stay within their buffers: images and dropout of every shape") {
   for (const Guard guard : kGuards) {

@@ -1,4 +1,4 @@
-// The code of layer normalisation's CUDA kernels on the CPU (test/cuda/emulation), against float64.
+// The CUDA kernels of layer normalisation, run on the CPU (test/cuda/emulation), against float64.
 #include "lib/cuda/layer_norm.cu"
 
 #include <catch2/catch.hpp>
@@ -42,7 +42,7 @@ struct Types {
 };
 
 // Runs both kernels on (rows, size) and compares them with the formulas.
-// `blocks`: 0, or how many of them compute the gradient.
+// `blocks`: the number of blocks that compute the gradient, or 0.
 void compare(int64_t rows, int64_t size, const Types& types, bool has_branch, Guard guard,
              int64_t blocks = 0) {
   INFO(rows << " rows of " << size << ", bf16: x " << types.x << ", branch " << types.branch

@@ -34,12 +34,12 @@ TEST_CASE("every model trains over NCCL, or Gloo without a GPU, in a group of on
     CHECK(group->counts().collectives == recorded + 2 * of_a_step);
   }
   if (!here().is_cpu()) {
-    // What several ranks have begun cannot be taken back.
+    // What several ranks have begun cannot be undone.
     Run graph(kSmallCnn, Precision::float32, here(), kAdam, *group);
     CHECK(graph.step->use_graph(std::make_unique<FailingRecorder>()).empty());
     CHECK_THROWS_WITH(graph.train(3),
-                      "graph: error: step 3 cannot be recorded as a CUDA graph: it cannot be "
-                      "recorded; `graph: off` records none");
+                      "graph: error: step 3 cannot be captured as a CUDA graph: it cannot be "
+                      "recorded; `graph: off` captures none");
   }
   group->finish();
 }

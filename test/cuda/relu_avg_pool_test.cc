@@ -1,4 +1,4 @@
-// The code of the CUDA kernels of ReLU and average pool on the CPU (test/cuda/emulation), and the
+// The CUDA kernels of ReLU and average pool, run on the CPU (test/cuda/emulation), and the
 // operation on a GPU.
 #include "lib/cuda/relu_avg_pool.cu"
 

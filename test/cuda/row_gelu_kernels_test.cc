@@ -1,4 +1,4 @@
-// The code of the CUDA kernels of GELU over rows on the CPU (test/cuda/emulation), against float64.
+// The CUDA kernels of GELU over rows, run on the CPU (test/cuda/emulation), against float64.
 #include "lib/cuda/row_gelu.cu"
 
 #include <catch2/catch.hpp>

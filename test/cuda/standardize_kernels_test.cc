@@ -1,4 +1,4 @@
-// The code of weight standardisation's CUDA kernels on the CPU (test/cuda/emulation), against
+// The CUDA kernels of weight standardisation, run on the CPU (test/cuda/emulation), against
 // float64.
 #include "lib/cuda/standardize.cu"
 

@@ -13,10 +13,10 @@
 namespace bv::test {
 
 TEST_CASE("a block of the heap takes the pages of one that was freed") {
-  if (kSanitized) return;  // it has an allocator of its own
+  if (kSanitized) return;  // it has its own allocator
   keep_freed_memory();
   for (const int64_t mib : {1, 20}) {
-    // Small blocks may lie between the freed pages, so the first ones may need more.
+    // Small blocks may be between the freed pages, so the first rounds may need more.
     long least = std::numeric_limits<long>::max();
     for (int i = 0; i < 20; ++i) {
       const long before = page_faults();

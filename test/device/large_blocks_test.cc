@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 
-// A block whose bytes all have one value. intact() tells whether they still have it.
+// A block whose bytes all have one value. intact() checks whether they still have it.
 struct Filled {
   std::byte* block;
   size_t bytes;
@@ -171,7 +171,7 @@ TEST_CASE("no memory for a large block gives null, and what was there stays") {
 }
 
 TEST_CASE("LibTorch's large tensors take the memory of freed ones") {
-  if (kSanitized) return;  // they keep an allocator of their own
+  if (kSanitized) return;  // they have their own allocator
   keep_large_tensors();
   for (const int64_t mib : {1, 20, 100}) {
     // The first tensor needs new pages, and so do other tensors that tests have left.

@@ -1,4 +1,4 @@
-// Too little memory, for tensors and for threads.
+// Out of memory, for tensors and for threads.
 #include "lib/device/out_of_memory.h"
 
 #include <ATen/ops/empty.h>

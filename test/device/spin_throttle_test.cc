@@ -21,7 +21,7 @@ constexpr int64_t kMillisecond = 1'000'000;
 
 TEST_CASE("cores are contended while a thread waits for a core a fifth of the time") {
   ContentionDetector detector;
-  // 20 ms at a time, as the throttle does. A run alone waits 3 %.
+  // 20 ms at a time, as in the throttle. A run that is alone waits 3 %.
   for (int i = 0; i < 100; ++i)
     CHECK_FALSE(detector.update(20 * kMillisecond, 6 * kMillisecond / 10));
   // A single hiccup is not contention.

@@ -1,5 +1,5 @@
-// Compute threads that run already. In a file that comes after spin_throttle_test.cc, which counts
-// threads: those that are started here stay until the end of the process.
+// Compute threads that are already running. This file must come after spin_throttle_test.cc, which
+// counts threads: those that are started here stay until the end of the process.
 #include <catch2/catch.hpp>
 #include <thread>
 

@@ -19,7 +19,7 @@ Heartbeat heartbeat_of(int rank, int64_t counter, int64_t begun,
   return heartbeat;
 }
 
-// Three ranks as rank 0 sees them. `dead` tells whose process is gone.
+// Three ranks, observed by rank 0. `dead`: the ranks whose processes are gone.
 struct Scene {
   int dead = -1;
   Heartbeat mine = heartbeat_of(0, 1, 10);
@@ -199,7 +199,7 @@ TEST_CASE("a collective that all joined and that does not end is blamed on the n
 }
 
 TEST_CASE("among many ranks only one that sees all of them reports that all joined") {
-  // 100 ranks: rank 1 sees the 16 ranks after it. One that it does not see keeps all waiting.
+  // 100 ranks: rank 1 watches the 16 ranks after it. One that it does not watch blocks all others.
   FailureDetector detector(1, 100, Timeouts{}, [](const Heartbeat&) { return false; });
   Heartbeat mine = heartbeat_of(1, 1, 10);
   mine.step_time = 1;
@@ -210,7 +210,7 @@ TEST_CASE("among many ranks only one that sees all of them reports that all join
     for (int rank = 2; rank <= 17; ++rank) see(rank, now, static_cast<double>(now));
     REQUIRE_FALSE(detector.find_failure(mine, 0, static_cast<double>(now)));
   }
-  // Rank 0 sees all.
+  // Rank 0 watches all.
   for (const double now : {1000.0, 1065.0}) {
     for (int rank = 0; rank < 100; ++rank)
       if (rank != 1) see(rank, static_cast<int64_t>(now), now);
@@ -365,7 +365,7 @@ TEST_CASE("this process is alive, and a pid that is used again is another proces
   Heartbeat other = mine;
   other.started += 1;
   CHECK(known_dead(other, mine));
-  other.machine = "elsewhere";  // other machines cannot be looked at
+  other.machine = "elsewhere";  // processes of other machines cannot be checked
   CHECK_FALSE(known_dead(other, mine));
   other = mine;
   other.pid = 1 << 30;

@@ -93,7 +93,7 @@ TEST_CASE("collectives of 1, 2 and 4 processes equal the sums") {
   }
 }
 
-// A rank that does not notice another's normal end waits until it counts as silent.
+// A rank that does not detect another's normal end waits until it counts as silent.
 TEST_CASE("20 normal ends: no rank waits for a time-out") {
   constexpr double kSilence = 50, kLimit = 25;  // seconds; an end takes a few tenths
   for (const int size : {1, 2, 3, 4}) {
@@ -106,15 +106,15 @@ TEST_CASE("20 normal ends: no rank waits for a time-out") {
       INFO(size << ": " << ended.err);
       CHECK(ended.code == 0);
       CHECK(ended.err.empty());
-      // For each life the bits of its sums and the seconds that finish() took. The last life has
-      // the time of the last step instead, so that the end of the process is measured too.
+      // For each life the bits of its sums and the duration of finish() in seconds. The last life
+      // has the time of the last step instead, so that the end of the process is also measured.
       std::istringstream said(ended.out);
       std::string bits, first;
       double seconds = 0;
       for (int life = 0; life < 4; ++life) {
         REQUIRE(said >> bits >> seconds);
         if (life == 0) first = bits;
-        CHECK(bits == first);  // groups of one size have the same bits
+        CHECK(bits == first);  // groups of one size are bit-identical
         CHECK(seconds < kLimit);
       }
       REQUIRE(said >> bits);
@@ -191,7 +191,7 @@ TEST_CASE("a rank that is alive but does not join a collective is named after th
                R"(\[distributed\] rank 1)" + kWho +
                    R"(is alive but kept the others waiting for [12](\.\d+)? s; its last step was )"
                    R"(5; it never joined collective 8 \(gradients\))");
-  CHECK(late[1].wait().code == 7);  // it learns that it was named
+  CHECK(late[1].wait().code == 7);  // it finds that it was named
   for (const Finished& ended : wait_all(in_phase)) {
     CHECK(ended.code == 0);
     CHECK(ended.err.empty());

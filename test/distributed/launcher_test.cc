@@ -1,4 +1,4 @@
-// Our own launcher with real ranks: exit codes, restarts, signals, and that no process survives.
+// bvtrain's launcher with real ranks: exit codes, restarts, signals, and that no process survives.
 #include "lib/distributed/launch/launcher.h"
 
 #include <signal.h>

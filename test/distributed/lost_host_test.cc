@@ -139,7 +139,7 @@ TEST_CASE("a host that was given up and comes back does not disturb the others")
   CHECK(two.code == 7);
   CHECK(two.err.ends_with("[distributed] the other nodes continued without this one (node 1)\n"));
   CHECK(count(two.err, "warning: ") == 0);
-  CHECK(one.code == 143);  // all its ranks agreed on the signal: nothing has disturbed them
+  CHECK(one.code == 143);  // all its ranks agreed on the signal without interference
   CHECK(count(one.err, "node 1 did not answer; starting again without it\n") == 1);
   CHECK(count(one.err, "warning: ") == 2);
 }

@@ -1,5 +1,5 @@
-// What the launchers of several hosts agree on. Here they are objects of one process that share a
-// store.
+// Agreement between the launchers of several hosts. Here they are objects of one process that share
+// a store.
 #include "lib/distributed/launch/node_coordinator.h"
 
 #include <chrono>
@@ -101,27 +101,27 @@ TEST_CASE("a signal stops all nodes, even while they wait for a lost one") {
     auto one = f.end(0, 0, {1, 1, 1}), two = f.end(1, 0, {1, 1, 1});
     const Fixture::Next next = one.get();
     CHECK(next.sizes.empty());
-    CHECK(next.seconds < 25);  // the lost node is not waited for, for up to 30 s
+    CHECK(next.seconds < 25);  // node 0 does not wait up to 30 s for the lost node
     CHECK(two.get().sizes.empty());
   }
 }
 
 TEST_CASE("a node that does not answer is left out, and not waited for again") {
-  constexpr double kAnswer = 3;  // seconds that a node is waited for
+  constexpr double kAnswer = 3;  // seconds to wait for a node
   Fixture f(3, kAnswer);
   auto one = f.end(0, 0, {2, 2, 2}), three = f.end(2, 0, {2, 2, 2}, 137, 1);
   const Fixture::Next first = one.get();
   CHECK(first.sizes == Sizes{2, 0, 1});
   CHECK(first.seconds >= kAnswer);
   CHECK(three.get().sizes == Sizes{2, 0, 1});
-  // It comes back too late, and learns that the others went on.
+  // It comes back too late, and finds that the others have continued.
   check_left_out(f.end(1, 0, {2, 2, 2}), 1);
   one = f.end(0, 1, {2, 0, 1}, 137, 1), three = f.end(2, 1, {2, 0, 1});
   const Fixture::Next second = one.get();
   CHECK(second.sizes == Sizes{1, 0, 1});
   CHECK(second.seconds < kAnswer);
   CHECK(three.get().sizes == Sizes{1, 0, 1});
-  // It is not waited for either when the restarts are used up.
+  // Nor do they wait for it when the restarts are used up.
   f.options.max_restarts = 2;
   one = f.end(0, 2, {1, 0, 1}), three = f.end(2, 2, {1, 0, 1});
   const Fixture::Next last = one.get();

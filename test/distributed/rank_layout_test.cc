@@ -55,7 +55,7 @@ TEST_CASE("without a launcher there is one process") {
   CHECK(layout.found_by == "none");
   CHECK_FALSE(layout.launches);
   CHECK(describe(layout) == "one process");
-  // Variables of a group of one process do not make a group.
+  // Variables of a one-process group do not create a group.
   CHECK(find_rank_layout(flags(), {{"RANK", "0"}, {"WORLD_SIZE", "1"}}).found_by == "none");
   CHECK(find_rank_layout(flags("auto", "cpu:3"), {{"RANK", "0"}, {"WORLD_SIZE", "1"}}).launches);
   // An sbatch script sees the numbers of its job, but it is not a step of several tasks.
@@ -183,7 +183,7 @@ TEST_CASE("our own flags") {
   CHECK(many.port == 29400);
   CHECK(many.token == "secret");
 
-  // --launcher self starts ranks, whatever the environment says.
+  // --launcher self starts ranks, regardless of the environment.
   CHECK(find_rank_layout(flags("self", "cpu:2"), kTorchrun).launches);
 }
 

@@ -1,4 +1,4 @@
-// The run's store: the address it listens on, and what strangers on its port can do.
+// The run's store: its listening address, and the effect of other clients on its port.
 #include "lib/distributed/store.h"
 
 #include <arpa/inet.h>

@@ -101,7 +101,7 @@ void check_in_place(Group& group) {
     expect(all[r * 10 + 9].item<float>() == static_cast<float>(r + 1), "all_gather in place");
 }
 
-// Several collectives run at once, and are waited for in another order.
+// Several collectives run at once, and are awaited in another order.
 void check_overlap(Group& group) {
   std::vector<at::Tensor> sums;
   std::vector<Group::Pending> pending;
@@ -261,7 +261,7 @@ void wait_for_others() {
   until_signal();
 }
 
-// A signal comes to all ranks, and only rank 1 looks for it at once.
+// All ranks receive a signal, and only rank 1 checks for it immediately.
 void slow_to_look() {
   install_signal_handlers();
   const auto group = join_here();
@@ -291,8 +291,8 @@ void agree() {
   group->finish();
 }
 
-// Runs our launcher. Its ranks play the role $DIST_CHILD. $DIST_ANNOUNCES: it prints "launching"
-// before.
+// Runs bvtrain's launcher. Its ranks play the role $DIST_CHILD. With $DIST_ANNOUNCES, it first
+// prints "launching".
 void launcher() {
   RankLayoutOptions layout;
   layout.devices = parse_devices("cpu:" + variable("DIST_RANKS", "2"));

@@ -3,7 +3,7 @@
 namespace bv::test {
 
 Worker::Worker(const std::string& role, const Variables& variables)
-    // Catch reports to nowhere: stdout belongs to the role.
+    // Discards Catch's report: stdout belongs to the role.
     : Process(
           "/proc/self/exe", {"test_distributed", kWorkerCase, "-o", "/dev/null"},
           [&] {

@@ -23,12 +23,12 @@ inline constexpr const char* kWorkerCase = "worker";
 class Worker : public Process {
  public:
   Worker(const std::string& role, const Variables& variables);
-  // Waits for its end. Kills it after a minute, so that a test of what must not hang fails by the
+  // Waits for its end. Kills it after a minute, so that a worker that hangs fails the test by its
   // exit code.
   Finished wait() { return Process::wait(60); }
 };
 
-// Starts our launcher with short heartbeats.
+// Starts bvtrain's launcher with short heartbeats.
 Worker launched(Variables more);
 
 // Several launchers of one run, as on several hosts, that meet at a free port.

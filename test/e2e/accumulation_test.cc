@@ -1,5 +1,5 @@
-// grad_accum_steps with the real binary: the results of the whole batch in the memory of a part of
-// it, and elastic restarts, which use it to keep the global batch.
+// grad_accum_steps with the real binary: the whole batch's results in the memory of a part of it,
+// and elastic restarts, which use it to keep the global batch.
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -1,5 +1,5 @@
-// The command line of the real binary: which options a command takes, what wins over the
-// environment, and what is suggested for a misspelt word.
+// The command line of the real binary: which options a command takes, what overrides the
+// environment, and suggestions for misspelt words.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -9,7 +9,7 @@
 namespace bv::test {
 namespace {
 
-// Runs a command that must be refused with one line, and returns the line.
+// Runs a command that must fail with one line, and returns the line.
 std::string refused(const std::vector<std::string>& args, const Environment& environment = {}) {
   const Finished finished = run(args, environment);
   CHECK(finished.code == 2);

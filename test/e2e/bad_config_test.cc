@@ -97,7 +97,7 @@ TEST_CASE("a pattern that matches nothing gives a warning with its place; no pat
     INFO(finished.err.substr(0, 2000));
     CHECK(finished.err.find(expected) != std::string::npos);
   }
-  // Patterns for what a load leaves out are checked too.
+  // Patterns for weights to leave out when loading are checked too.
   REQUIRE(
       run({"export", "--workdir", dir / "w", "--format", "npz", "--output", dir / "m.npz"}).code ==
       0);
@@ -165,7 +165,7 @@ TEST_CASE("flags of other trainers lead to ours") {
         "bvtrain: error: unknown option '--output_dir': the folder of a run is '--workdir DIR'\n");
   CHECK(line({"--jaxline_mode=train"}) ==
         "bvtrain: error: unknown option '--jaxline_mode': one run trains and evaluates; 'bvtrain "
-        "eval --workdir DIR --follow' evaluates beside it, and 'bvtrain predict' applies a "
+        "eval --workdir DIR --follow' evaluates during training, and 'bvtrain predict' applies a "
         "checkpoint to data\n");
   CHECK(line({"--dry_run"}) ==
         "bvtrain: error: unknown option '--dry_run' (did you mean '--dry-run'?)\n");

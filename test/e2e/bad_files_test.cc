@@ -1,5 +1,5 @@
 // Some of the broken data sets of the catalogue (test/support/bad_data) with the real binary: it
-// exits with 2 and one line, soon, and writes nothing. test/input/bad_data_test.cc reads them all.
+// soon exits with 2 and one line, and writes nothing. test/input/bad_data_test.cc reads them all.
 #include <algorithm>
 
 #include "lib/util/text.h"

@@ -105,7 +105,7 @@ TEST_CASE("hostile safetensors files") {
   bad.same_everywhere("m.safetensors");
   CHECK(line(safetensors("{\"a\":" + std::string(1'000'000, '['), 8)) ==
         at + "13: error: expected '{', got '['\n");
-  // The largest header that is parsed at all.
+  // The largest header that is parsed.
   std::string many;
   while (many.size() < (8 << 20) - 100)
     many += (many.empty() ? "" : ",") + tensor(std::to_string(many.size()), "F32", "[2]", "[4,12]");

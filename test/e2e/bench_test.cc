@@ -225,7 +225,7 @@ TEST_CASE("bench operators: the products of a step are those of the model's form
   CHECK(text.out.find(" A100, ms RTX 4090, ms\n") != std::string::npos);
   CHECK(text.out.find("\noptimizer ") != std::string::npos);
   CHECK(run({"bench", "operators", "--config", fixture.config, "--gpu", "V100"}).err ==
-        "--gpu V100: error: not known; write it as in H100, H200, A100, L40S, RTX 4090\n");
+        "--gpu V100: error: unknown GPU; write it as in H100, H200, A100, L40S, RTX 4090\n");
 }
 
 TEST_CASE(

@@ -1,5 +1,5 @@
 // The keys best, early_stop and max_checkpoints_to_keep, with the real binary: ckpt/best is the
-// checkpoint of the best row, even if the run was killed.
+// checkpoint of the best row, even after a kill.
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// With this learning rate the loss of the test data goes up and down. `evaluators` adds evaluators,
+// With this learning rate the test loss goes up and down. `evaluators` adds evaluators,
 // `keys` adds top-level keys.
 std::string best_config(const std::string& evaluators = "", const std::string& keys = "") {
   return digits_config("lr: 0.05\nevals:\n") + digits_evaluator("test", {"log_steps: 2"}) +
@@ -168,10 +168,9 @@ TEST_CASE("the best checkpoint by another metric is not overwritten") {
   const Finished accepted =
       f.train({"--set", "best.metric=test/prec@1", "--set", "total_steps=24", "--accept-changes"});
   CHECK(accepted.code == 2);
-  CHECK(contains(accepted.err,
-                 "best.metric: " + f.best() +
-                     " is the checkpoint with the lowest test/loss; give the highest test/prec@1 a "
-                     "`name` of its own, or move the folder away"));
+  CHECK(contains(accepted.err, "best.metric: " + f.best() +
+                                   " is the checkpoint with the lowest test/loss; give the highest "
+                                   "test/prec@1 a unique `name`, or move the folder away"));
   CHECK(exists(f.workdir + "/DONE"));
   CHECK(read_text(f.best() + "/manifest.json") == manifest);
 }
@@ -182,14 +181,14 @@ TEST_CASE("a best checkpoint outlives what was deleted around it") {
   const int64_t step = best_of(f.best()).at("step");
   const std::string state = shard(f.best());
 
-  // The rows are gone: the folder alone tells what was the best.
+  // The rows are gone: only the folder shows what was the best.
   fs::remove(f.workdir + "/metrics.jsonl");
   const Finished rowless =
       f.train({"--accept-changes", "--set", "total_steps=22", "--set", "lr=1.0"});
   INFO(rowless.err);
   CHECK(rowless.code == 0);
   CHECK(
-      contains(rowless.err, "of which metrics.jsonl has no row; it stays until a later step is "));
+      contains(rowless.err, "which has no row in metrics.jsonl; it stays until a later step is "));
   CHECK(best_of(f.best()).at("step") == step);
   CHECK(shard(f.best()) == state);
 
@@ -231,7 +230,7 @@ TEST_CASE("a damaged checkpoint never becomes the best one") {
   INFO(added.err);
   CHECK(added.code == 0);
   CHECK(contains(added.err,
-                 fmt::format("no whole checkpoint is left of step {}, the best so far", step)));
+                 fmt::format("no complete checkpoint is left of step {}, the best so far", step)));
   CHECK(!exists(f.best()));
 }
 

@@ -1,4 +1,4 @@
-// Images that stay bytes until the step, as they do for a GPU.
+// Images that stay uint8 until the step, as on a GPU.
 #include <catch2/catch.hpp>
 
 #include "test/support/binary.h"
@@ -26,7 +26,7 @@ TEST_CASE("images that travel to the step as bytes train the same model") {
                                     {{"BVTRAIN_BYTE_IMAGES", bytes}});
       INFO(finished.err);
       REQUIRE(finished.code == 0);
-      CHECK((count(finished.err, "Images travel to the step as bytes\n") == 1) ==
+      CHECK((count(finished.err, "Images are passed to the step as bytes\n") == 1) ==
             (bytes == std::string("1")));
       rows.push_back(repeatable_rows(workdir));
     }

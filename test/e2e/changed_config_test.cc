@@ -1,5 +1,5 @@
-// A run that is continued with another config says what has changed, and takes over what changes
-// the training only with --accept-changes. With the real binary.
+// A run that is continued with another config reports what has changed, and accepts changes that
+// affect training only with --accept-changes. With the real binary.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -80,7 +80,7 @@ TEST_CASE("a finished run says that a changed config trains nothing") {
                      ": error: the run there finished with another lr, so nothing is trained; "
                      "choose another --workdir, or raise the length of the run and add "
                      "--accept-changes\n"));
-  // Harmless changes are told, too.
+  // Harmless changes are also reported.
   const Finished harmless = finished.again({"input.threads=1", "log_training_steps=2"});
   CHECK(harmless.code == 0);
   CHECK(contains(harmless.err, "changed config: log_training_steps: 5 -> 2\n"));
@@ -178,7 +178,7 @@ TEST_CASE("a changed config continues only with --accept-changes, and the old on
   for (const char* line :
        {"lr: 0.002 -> 0.001", "total_steps: 10 -> 20", "input.batch_size: 64 -> 32"})
     CHECK(contains(refused.err, "changed config: " + std::string(line) + "\n"));
-  CHECK(contains(refused.err, "error: the run there was begun with another"));
+  CHECK(contains(refused.err, "error: the run there was started with another"));
   CHECK(contains(refused.err, "add --accept-changes to continue it with the new values"));
   CHECK(read_text(finished.workdir + "/config.yaml") == before);
   CHECK(read_text(finished.workdir + "/metrics.jsonl") == metrics);
@@ -188,7 +188,7 @@ TEST_CASE("a changed config continues only with --accept-changes, and the old on
   REQUIRE(accepted.code == 0);
   CHECK(read_text(finished.workdir + "/config-until-step-10.yaml") == before);
   CHECK(contains(read_text(finished.workdir + "/config.yaml"), "lr: 0.001"));
-  // Examples and epochs go on from where they were: 10 steps of 64, then 10 of 32.
+  // Examples and epochs continue from where they were: 10 steps of 64, then 10 of 32.
   const std::vector<TextRow> rows = metric_rows(finished.workdir);
   for (size_t i = 1; i < rows.size(); ++i) {
     if (!rows[i].contains("epoch") || !rows[i - 1].contains("epoch")) continue;

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A finished run. It has checkpoints of steps 5, 10, 15 and 20, and the best one. It also has that
-// of step 0 if step 0 is the best.
+// A finished run with checkpoints of steps 5, 10, 15 and 20, and the best one. It also has that of
+// step 0 if step 0 is the best.
 struct TrainedRun : DigitsRun {
   TrainedRun()
       : DigitsRun(digits_config("lr: 0.01\nema: {decay: 0.9}\nkeep_ckpt_steps: 10\n"

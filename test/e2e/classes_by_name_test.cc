@@ -1,4 +1,4 @@
-// Labels go by the names of the classes in every data set of a run, with the real binary.
+// In every data set of a run, labels are matched by class name. With the real binary.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@
 namespace bv::test {
 namespace {
 
-// Each class has a colour of its own, which a small model learns in a few steps.
+// Each class has its own colour, which a small model learns in a few steps.
 struct Photos {
   TempFolder dir;
 

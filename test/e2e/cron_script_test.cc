@@ -73,7 +73,7 @@ TEST_CASE("cron.sh leaves a run alone that still goes, whoever has started it") 
   }
   CHECK(cron.starts() == 0);
 
-  // A run of cron.sh goes on if the script alone is killed.
+  // A run from cron.sh continues if only the script is killed.
   REQUIRE(::mkfifo((cron.dir / "fifo").c_str(), 0600) == 0);
   Process script =
       cron.start("touch " + (cron.dir / "began") + "; read line <" + (cron.dir / "fifo"));

@@ -1,4 +1,4 @@
-// --devices cuda on a host without a GPU, also with a library that looks like a driver.
+// --devices cuda on a host without a GPU, also with a fake driver library.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

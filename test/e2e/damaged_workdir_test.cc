@@ -1,4 +1,4 @@
-// A run whose workdir was damaged, or has lost a part, continues from what is whole, or says in one
+// A run whose workdir is damaged or incomplete continues from what is intact, or reports in one
 // line what is missing and what to do. With the real binary.
 #include <signal.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ struct Fixture {
   }
   void refused(const std::string& line) const {
     const Finished finished = train();
-    // After a kill a line stands before it: this start takes over the workdir.
+    // After a kill, a line precedes it: this start takes over the workdir.
     CHECK(finished.err.ends_with(line + "\n"));
     CHECK(count(finished.err, "\n") <= 2);
     CHECK(finished.code == 2);
@@ -123,7 +123,7 @@ TEST_CASE("a DONE of a step that the run has not come to does not count") {
                                  "/DONE: says that the run finished at step 20, but there is "
                                  "neither a checkpoint nor a metric row of that step; ignored"));
   CHECK(contains(f.train().err, "finished already, at step 12"));
-  // Somebody needs the room. The run has finished all the same.
+  // The user needs the space. The run still counts as finished.
   fs::remove_all(f.workdir + "/ckpt");
   const Finished again = f.train();
   CHECK(again.code == 0);
@@ -166,7 +166,7 @@ TEST_CASE("a run.json with wrong types is put aside with a line that says so") {
   const std::string file = f.workdir + "/run.json", whole = read_file(file);
   for (const auto& [member, value, fault] :
        {std::tuple{"restarts", "[]", "'restarts' is a list, expected a whole number"},
-        {"first_started", "3", "'first_started' is the number 3, expected a text"},
+        {"first_started", "3", "'first_started' is the number 3, expected a string"},
         {"config_changes", "[1]",
          "'config_changes' holds an entry without 'step' and 'changes'"}}) {
     auto run = nlohmann::json::parse(whole);
@@ -207,7 +207,7 @@ TEST_CASE("a sealed manifest with wrong types makes the run fall back to the che
   write(folder + "/manifest.json", manifest.text());
   const std::string said = f.finish();
   CHECK(contains(said,
-                 "[ckpt] step-8: manifest.json: meta.chrono.accum_examples_seen is a text, "
+                 "[ckpt] step-8: manifest.json: meta.chrono.accum_examples_seen is a string, "
                  "expected a whole number; falling back"));
   CHECK(contains(said, "Resuming training from checkpoint " + f.workdir + "/ckpt/step-4"));
 }

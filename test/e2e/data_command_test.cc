@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A JPEG file whose head and tail are whole, but not its middle.
+// A JPEG file whose beginning and end are intact, but not its middle.
 std::string hollow_jpeg() {
   std::string file = plain_jpeg(64, 64, 90);
   const size_t scan = file.find("\xFF\xDA");
@@ -25,7 +25,7 @@ std::string hollow_jpeg() {
 }
 
 // photos/train has 20 cats, of which cat/bad.jpg is hollow, and 6 dogs, of which dog/text.jpg is
-// not an image; photos/val has 4 of each, all sound.
+// not an image; photos/val has 4 of each, all intact.
 class Photos : public TempFolder {
  public:
   Photos() {
@@ -95,7 +95,7 @@ TEST_CASE("data check lists broken examples of a folder and of a config, in orde
   const Finished sound =
       run({"data", "check", "--config", dir.config(), "--only", "evals.val", "--output", list});
   CHECK(sound.code == 0);
-  CHECK(contains(sound.err, "All 8 examples are sound (evals.val: 8)\n"));
+  CHECK(contains(sound.err, "All 8 examples are valid (evals.val: 8)\n"));
   CHECK(read_text(list).empty());
 }
 
@@ -164,7 +164,7 @@ lr: 0.1
   INFO(fits.err);
   CHECK(fits.code == 0);
   CHECK(contains(fits.err, "input.quarantine: 1 of 8 examples of input is left out\n"));
-  // What a run has skipped is a list too.
+  // A run's skipped examples are also such a list.
   REQUIRE(run({"--config", dir / "c.yaml", "--workdir", dir / "w", "--set", "total_steps=8",
                "--set", "input.quarantine=null", "--set", "input.skip_errors=true"})
               .code == 0);
@@ -179,10 +179,10 @@ lr: 0.1
   const Finished moved = start();
   CHECK(moved.code == 2);
   CHECK(moved.err ==
-        fmt::format("{0}:1: error: '{1}:4' names 3.jpg now, but 2.jpg in this list, which does not "
-                    "fit the data any more; renew it with `bvtrain data check --config CONFIG "
-                    "--output {0}`\n",
-                    list, dir / "q/m.csv"));
+        fmt::format(
+            "{0}:1: error: '{1}:4' names 3.jpg now, but 2.jpg in this list, which no longer fits "
+            "the data; renew it with `bvtrain data check --config CONFIG --output {0}`\n",
+            list, dir / "q/m.csv"));
   CHECK(check_data({"--output", list}).code == 0);
   CHECK(start().code == 0);
 }

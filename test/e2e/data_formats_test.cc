@@ -114,7 +114,7 @@ TEST_CASE("a mixture trains the same on one and two processes, and after a kill"
             Approx(std::stod(two.rows[i].at(key))).epsilon(1e-4).margin(1e-6));
     }
   }
-  // A run that is killed after its first checkpoint and goes on ends with the same bits.
+  // A run that is killed after its first checkpoint and continues is bit-identical at the end.
   const std::string config = dir.write("parts.yaml", yaml);
   REQUIRE(run({"--config", config, "--workdir", dir / "parts"},
               {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:1"}})

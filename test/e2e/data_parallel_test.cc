@@ -1,5 +1,5 @@
 // Several processes compute what one process computes: the same steps, rows and evaluations. A
-// signal or a rank that dies leaves no trace in the results. With the real binary.
+// signal or the death of a rank does not affect the results. With the real binary.
 #include <ATen/ATen.h>
 #include <signal.h>
 #include <unistd.h>
@@ -113,8 +113,8 @@ void check_same_state(const std::string& a, const std::string& b) {
 // A loss is a mean of B = 32 float32 values that are not negative. Sums of such values in two
 // orders differ by at most 2 (B - 1) u of the sum, where u = 2^-24 is the unit roundoff (Higham,
 // Accuracy and Stability of Numerical Algorithms, section 4.2). The test puts this bound on every
-// number of every row, although the weights carry the differences of all earlier steps. The largest
-// difference seen is 2e-7, with 2, 4 and 8 processes.
+// number of every row, although the weights accumulate the differences of all earlier steps. The
+// largest observed difference is 2e-7, with 2, 4 and 8 processes.
 TEST_CASE("one, two, four and eight processes: the same 50 steps, rows and evaluations") {
   constexpr double kBound = 2 * (32 - 1) * 0x1p-24;  // 3.7e-6
   Fixture f;
@@ -134,7 +134,7 @@ TEST_CASE("one, two, four and eight processes: the same 50 steps, rows and evalu
     CHECK(theirs.at("inputs/_id").equal(saved.at("inputs/_id")));
     CHECK(theirs.at("inputs/labels").equal(saved.at("inputs/labels")));
     CHECK(at::allclose(theirs.at("outputs/logits"), saved.at("outputs/logits"), 1e-4, 1e-4));
-    // Two runs with the same number of processes have the same bits.
+    // Two runs with the same number of processes are bit-identical.
     f.train(name + "b", ranks);
     CHECK(rows == repeatable_rows(f.dir / name + "b"));
     check_same_state(f.dir / name, f.dir / name + "b");
@@ -198,7 +198,8 @@ TEST_CASE("a batch size that the ranks do not divide is refused once, with both 
 }
 
 TEST_CASE("batch norm's statistics are those of the whole batch") {
-  // Our kernels do not support 12 channels. One process then uses LibTorch's, which sum in float32.
+  // bvtrain's kernels do not support 12 channels. One process then uses LibTorch's, which sum in
+  // float32.
   for (const std::string width : {"16", "12"}) {
     INFO("width " << width);
     Fixture f;
@@ -225,7 +226,7 @@ log_training_steps: 1
       if (!name.starts_with("buffers/")) continue;
       INFO(name);
       ++buffers;
-      // Compares whole tensors: a mean close to 0 is a difference of large numbers, with their
+      // Compares whole tensors: a mean close to 0 is a difference of large numbers, with large
       // rounding errors.
       const at::Tensor difference = value - two.tensors.at(name);
       CHECK(difference.norm().item<double>() < 1e-4 * value.norm().item<double>() + 1e-6);

@@ -1,5 +1,5 @@
-// The table "From a key to its file" of docs/design.md, compared with what --explain prints and
-// with the files that exist. A table that leads to the wrong file is worse than none.
+// The table "From a key to its file" in docs/design.md, compared with the output of --explain and
+// with the existing files. A table that leads to the wrong file is worse than none.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
@@ -49,7 +49,7 @@ best: {metric: val/loss}
 early_stop: {metric: val/loss, patience_steps: 4}
 )";
 
-// From each key that --explain prints to the file that reads it.
+// Maps each key that --explain prints to the file that reads it.
 std::map<std::string, std::string> read_by(const std::string& explained) {
   std::map<std::string, std::string> files;
   const std::regex line(R"(^(\S+(?:\[\d+\]: \S+)?) .* ([a-z_/]+\.(?:cc|h)):\d+$)");

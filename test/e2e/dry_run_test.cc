@@ -34,7 +34,7 @@ struct Trained {
   }
 };
 
-// Returns the line of the summary that says what the run starts from.
+// Returns the summary line about what the run starts from.
 std::string start_of(const Finished& finished) {
   INFO(finished.err);
   CHECK(finished.code == 0);

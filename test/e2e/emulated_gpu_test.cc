@@ -18,7 +18,7 @@ namespace {
 
 using Values = std::vector<std::string>;  // of --set
 
-// Images travel as bytes and are mixed by a kernel; dropout, clipping and averages follow.
+// Images are copied as bytes and mixed by a kernel; dropout, clipping and averages follow.
 const Values kCnn = {"model={widths: [8, 16], dense: 32, dropout: 0.3}",
                      "mixup={p: 0.3}",
                      "wd=0.001",
@@ -82,7 +82,7 @@ TEST_CASE("steps that a GPU repeats as a graph have the bits of steps without on
       INFO(values[0] << " on " << devices);
       const GpuRun graph, plain;
       CHECK_THAT(graph.train_on(devices, values + "total_steps=10").err,
-                 Catch::Contains("step 3 was recorded as a CUDA graph"));
+                 Catch::Contains("step 3 was captured as a CUDA graph"));
       CHECK_THAT(plain.train_on(devices, values + "total_steps=10" + "graph=off").err,
                  Catch::Contains("Steps run without a CUDA graph: graph: off"));
       check_same(graph, plain);
@@ -146,13 +146,13 @@ TEST_CASE("a run finds out that a fused kernel is wrong, says so, and trains wit
   const Values values =
       kVit + "sharding_strategy=replicate" + "precision=bf16" + "total_steps=4" + "evals=null";
   const GpuRun wrong, right;
-  // The product that adds a bias leaves it out.
+  // The product that should add a bias omits it.
   const Environment broken = {{"BVTRAIN_EMULATED_WRONG_EPILOGUES", "1"}};
   const Finished finished = GpuRun::start(wrong.on("cuda:0", values), broken).wait();
   CHECK(finished.code == 0);
   CHECK_THAT(finished.err,
-             Catch::Contains("warning: the fused kernel for dense layers gives other numbers than "
-                             "LibTorch's operators on cuda:0, so LibTorch's are used"));
+             Catch::Contains("warning: the fused kernel for dense layers differs from LibTorch's "
+                             "operators on cuda:0, so LibTorch's are used"));
   CHECK(right.train_on("cuda:0", values).err.find("fused kernel") == std::string::npos);
   const std::vector<TextRow> a = metric_rows(wrong.workdir), b = metric_rows(right.workdir);
   CHECK(std::stod(a.back().at("training_loss")) ==

@@ -1,4 +1,4 @@
-// `best` with `by: eval`: bvtrain eval keeps the best checkpoint, beside the run or after it.
+// `best` with `by: eval`: bvtrain eval keeps the best checkpoint, during the run or after it.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// bvtrain eval evaluates each checkpoint of a run once, and its metrics are those of the run.
+// bvtrain eval evaluates each checkpoint of a run once, and its metrics equal the run's.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -170,14 +170,14 @@ TEST_CASE("bvtrain eval replaces the rows of weights that the run has trained ag
   const Finished again = f.evaluate();
   INFO(again.err);
   CHECK(again.code == 0);
-  CHECK(contains(again.err, "step 15 has been saved anew since it was evaluated"));
+  CHECK(contains(again.err, "step 15 was saved again after its evaluation"));
   CHECK(contains(again.err, "Evaluated 2 checkpoints"));
   const std::vector<TextRow> rows = metric_rows(f.workdir + "/eval");
   REQUIRE(rows.size() == 4);
   CHECK(rows[1] == old[1]);
   CHECK(rows[3].at("test/loss") == metric_rows(f.workdir).back().at("test/loss"));
   CHECK(rows[3].at("test/loss") != old[3].at("test/loss"));
-  // An event of step 15 that says SessionLog.START: TensorBoard forgets the points from there on.
+  // An event of step 15 with SessionLog.START: TensorBoard drops the points from there on.
   CHECK(std::any_of(fs::directory_iterator(f.workdir + "/eval/tb"), fs::directory_iterator(),
                     [](const fs::directory_entry& file) {
                       return contains(read_text(file.path()), "\x10\x0f\x3a\x02\x08\x01");

@@ -1,5 +1,5 @@
-// Evaluators from a YAML config, with the real binary: names of metrics, files, and outputs that
-// the model does not have.
+// Evaluators from a YAML config, with the real binary: metric names, files, and outputs that the
+// model does not have.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
-// What ends a run with an error, and with which exit code: bad configs, command lines, files and
-// folders, a full disk, and a run that diverges. With the real binary (bad_input.h).
+// Errors that end a run, and their exit codes: bad configs, command lines, files and folders, a
+// full disk, and divergence. With the real binary (bad_input.h).
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // bvtrain export and model_init with the real binary: every format is written and read back, other
-// programs compute the same logits (scripts/golden/check_export.py), and what is refused.
+// programs compute the same logits (scripts/golden/check_export.py), and rejected inputs.
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch.hpp>
@@ -67,7 +67,7 @@ TEST_CASE("weights come back with the same bits in every format") {
     r.train("from_" + format, args);
     CHECK(same_bits(r.exported("from_" + format), trained));
   }
-  // The workdir of a run serves as a weights file too, and the encoder may be stacked.
+  // A run's workdir also works as a weights file, and the encoder may be stacked.
   std::vector<std::string> args = kStill;
   args.insert(args.end(), {"--set", "model.pool_type=tok", "--set", "model.scan=true", "--set",
                            "model_init=" + (r.dir / "w")});
@@ -140,8 +140,8 @@ TEST_CASE("export refuses what a format cannot hold") {
       "mlp_mixer, proj.flexi.vit, vit (npz and safetensors hold every model)\n"));
   // Its evaluator has `ema: true`.
   CHECK(contains(refused.err,
-                 "warning: the metrics of test are those of the averaged weights; --ema takes "
-                 "these weights\n"));
+                 "warning: the metrics of test are those of the averaged weights; --ema uses these "
+                 "weights\n"));
   CHECK_FALSE(exists(dir / "f"));
   const Finished other = run({"export", "--workdir", dir / "w", "--format", "onnx", "--image-size",
                               "9,12,1", "--output", dir / "f"});

@@ -1,5 +1,5 @@
-// bvtrain help, schema and completion: the answers to a user, the copies of them in the repository,
-// and what bash makes of the completion. With the real binary.
+// bvtrain help, schema and completion: the output, its copies in the repository, and the completion
+// in bash. With the real binary.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -81,8 +81,7 @@ TEST_CASE("help explains names, kinds, exit codes, commands, flags and words of 
   CHECK(contains(help({"predict"}), "predict: a command\n"));
   const std::string epochs = help({"epochs"});
   CHECK(contains(
-      epochs,
-      "epochs: not a word of bvtrain\n\n  the length of training is 'total_epochs' here\n"));
+      epochs, "epochs: not a bvtrain term\n\n  the length of training is 'total_epochs' here\n"));
   CHECK(contains(epochs, "  Default     required\n"));  // of total_epochs
   CHECK(contains(help({}), "The keys at the top level of a config:\n"));
 }
@@ -92,16 +91,16 @@ TEST_CASE("help says what is nearest to a word that it does not know") {
   CHECK(finished.code == 2);
   CHECK(finished.out.empty());
   CHECK(finished.err ==
-        "help: error: no text about 'scedule' (did you mean 'schedule'?); see bvtrain help\n");
+        "help: error: no help on 'scedule' (did you mean 'schedule'?); see bvtrain help\n");
   CHECK(run({"help", "predic"}).err ==
-        "help: error: no text about 'predic' (did you mean 'predict'?); see bvtrain help\n");
+        "help: error: no help on 'predic' (did you mean 'predict'?); see bvtrain help\n");
   // A word that is like no other.
-  CHECK(run({"help", "wqxzk"}).err == "help: error: no text about 'wqxzk'; see bvtrain help\n");
+  CHECK(run({"help", "wqxzk"}).err == "help: error: no help on 'wqxzk'; see bvtrain help\n");
 }
 
 TEST_CASE("help on a value names its keys") {
   const std::string huber = help({"huber"});
-  CHECK(huber.starts_with("huber: a value of these keys, or named in their texts\n\n"));
+  CHECK(huber.starts_with("huber: a value of these keys, or named in their help\n\n"));
   CHECK(contains(huber, "\n  loss                     Loss that the training minimises.\n"));
   CHECK(contains(huber, "\n  task_kw.delta            With `loss: huber`, "));
   CHECK(contains(help({"zero1"}), "\n  sharding_strategy "));

@@ -1,5 +1,5 @@
-// What runs and predictions say about image files: EXIF orientations, WebP, files of other types,
-// and pixels that no patch covers.
+// Messages of runs and predictions about image files: EXIF orientations, WebP, files of other
+// types, and pixels that no patch covers.
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// bvtrain init with the real binary: the file that it writes trains as it is.
+// bvtrain init with the real binary: the generated config trains without edits.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// --json: one object on stdout with what the text says. With the real binary.
+// --json: one object on stdout with the content of the text output. With the real binary.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>

@@ -19,7 +19,7 @@
 namespace bv::test {
 namespace {
 
-// Bright squares in a dark image: `labels` (n, 3) says in which of three columns there is one, and
+// Bright squares in a dark image: `labels` (n, 3) marks which of three columns contain one, and
 // `sizes` (n, 2) is a linear function of their brightness.
 void write_squares(const std::string& file, int64_t n, uint64_t seed) {
   const auto generator = at::detail::createCPUGenerator(seed);
@@ -57,7 +57,7 @@ struct Squares {
     write_squares(dir / "train.npz", 256, 1);
     write_squares(dir / "test.npz", 60, 2);
   }
-  // `text` may say TRAIN and TEST for the two data sets.
+  // TRAIN and TEST in `text` stand for the two data sets.
   void write_config(std::string text) const {
     for (const std::string name : {"TRAIN", "TEST"}) {
       const std::string file = dir / (name == "TRAIN" ? "train.npz" : "test.npz");
@@ -184,7 +184,7 @@ TEST_CASE("several classes to an image: training, metrics, report, predictions")
   CHECK(last(rows, "test/map") > 0.9);
   CHECK(last(rows, "test/auroc@2") > 0.9);
   const std::string report = read_file(squares.dir / "w/report.html");
-  CHECK(report.find("<h3>Figures per class</h3>") != std::string::npos);
+  CHECK(report.find("<h3>Metrics per class</h3>") != std::string::npos);
   CHECK(report.find(">ROC</text>") != std::string::npos);
 
   const at::Tensor labels = read_npz(squares.dir / "test.npz").at("labels");
@@ -272,7 +272,7 @@ TEST_CASE("targets that cannot be learnt are found before the run") {
                           "nothing to learn, and it cannot be normalized") != std::string::npos);
 }
 
-// Each process computes batches of the same shape, so that its matrix products have the same bits.
+// Each process computes batches of the same shape, so its matrix products are bit-identical.
 TEST_CASE("one, two and four processes measure the same bits from the same weights") {
   for (const char* const text : {kSeveral, kNumbers}) {
     const Squares squares;
@@ -382,7 +382,7 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
   config(kSeveral, "[left, middle, right]");
   const auto soft = rows_of("soft");
   CHECK(last(soft, "test/f1_macro") > 0.9);
-  // The entropy of labels of 0.1 and 0.9 is the least loss.
+  // The entropy of the labels 0.1 and 0.9 is the minimum loss.
   const double least = -3 * (0.1 * std::log(0.1) + 0.9 * std::log(0.9));
   CHECK(last(soft, "training_loss") > least);
   CHECK(last(soft, "training_loss") < 1.5 * least);

@@ -139,10 +139,11 @@ TEST_CASE(
     const int64_t bad = back[0].at("step"), to = back[0].at("to");
     CHECK(to < bad);
     CHECK(back[0].at("examples") == (bad - to) * 64);
-    CHECK(
-        contains(finished.err, fmt::format("the run returns to step {} and leaves out {} training "
-                                           "examples (1 of at most 10 times)",
-                                           to, (bad - to) * 64)));
+    CHECK(contains(
+        finished.err,
+        fmt::format(
+            "the run returns to step {} and skips {} training examples (1 of at most 10 times)", to,
+            (bad - to) * 64)));
     const std::vector<TextRow> rows = metric_rows(whole.workdir);
     CHECK(rows.size() == 15);  // 0 .. 14, each once
     CHECK(rows.back().at("rollbacks") == std::to_string(back.size()));
@@ -217,7 +218,7 @@ TEST_CASE("bvtrain replay finds the step, the examples and the activation that a
   CHECK(report.at("parameter_norms").size() >= 4);
   CHECK(read_npz(folder + "/batch.npz").at("image").sizes() == at::IntArrayRef{64, 8, 8, 1});
 
-  {  // while the run is going, its folder is left alone
+  {  // while the run is going, its folder is not changed
     Workdir held(f.workdir);
     held.claim();
     const auto written = std::filesystem::last_write_time(folder + "/report.json");
@@ -302,7 +303,7 @@ TEST_CASE("bad steps: three folders are kept, and names that are not UTF-8 do no
   const Finished ended = run(diverging(dir / "w", {"nan_limit=6"}));
   INFO(ended.err);
   CHECK(ended.code == 4);
-  CHECK(contains(ended.err, "nothing is kept of the bad step: " + (dir / "w/post-mortem") +
+  CHECK(contains(ended.err, "the bad step is not saved: " + (dir / "w/post-mortem") +
                                 " has 3 folders already"));
   int64_t folders = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir / "w/post-mortem"))
@@ -354,10 +355,11 @@ lr: 0.01
   CHECK(found.code == 4);
   CHECK(contains(found.out, "in float32 all activations are finite, but the loss is inf\n"));
 
-  CHECK(contains(run({"replay", workdir}).err,
-                 workdir + ": error: is no folder of a bad step, such as D/post-mortem/step-12\n"));
+  CHECK(contains(
+      run({"replay", workdir}).err,
+      workdir + ": error: is not the folder of a bad step, such as D/post-mortem/step-12\n"));
   std::filesystem::remove_all(workdir + "/post-mortem/step-1/weights");
-  CHECK(contains(run({"replay", workdir + "/post-mortem/step-1"}).err, "holds no weights: "));
+  CHECK(contains(run({"replay", workdir + "/post-mortem/step-1"}).err, "has no weights: "));
   CHECK(contains(run({"replay", workdir, "--set", "lr=1"}).err,
                  "--set: error: applies to `replay --workdir` only; leave it out with the folder "
                  "of a step\n"));

@@ -22,7 +22,7 @@ namespace {
 constexpr int kMostRanks = 8;
 // The longest time allowed from a run's last line to the end of its last process, as a multiple of
 // the time from its start to its last line. Usually it is a tenth of that. A rank that did not
-// notice another's end would wait for 20 s. On a busy machine both times grow together.
+// detect another's end would wait for 20 s. On a busy machine, both times grow together.
 constexpr double kMostRatio = 4;
 
 // Two steps with a checkpoint, an evaluation and a report, so that all threads of a run are in use.
@@ -114,8 +114,8 @@ class Watched {
   int pid_ = -1, output_ = -1;
 };
 
-// Runs `ranks` ranks, by bvtrain's own launcher or started from here as torchrun does it. Returns
-// the last start, the last line and the last end of the processes started here.
+// Runs `ranks` ranks, with bvtrain's launcher or started from here like torchrun. Returns the last
+// start, the last line and the last end of the processes started here.
 End end_of_run(int ranks, bool launched, const std::string& config, const std::string& workdir) {
   std::vector<std::string> args = {"--config", config, "--workdir", workdir};
   std::vector<Watched> processes;

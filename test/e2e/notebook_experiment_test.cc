@@ -1,6 +1,5 @@
-// The experiment of the notebook that the reference comes with: a CNN on Fashion-MNIST, a batch of
-// 256 over eight devices, the loss of each epoch, and predictions beside the labels of the first
-// ten test images.
+// The experiment in the reference's notebook: a CNN on Fashion-MNIST, a batch of 256 over eight
+// devices, the loss of each epoch, and predictions next to the labels of the first ten test images.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -99,7 +98,7 @@ TEST_CASE("the notebook's experiment on eight processes") {
   }
   CHECK(lines[10] == fmt::format("{} of 10 are right", right));
 
-  // Over all test images predict finds as many right as the evaluator.
+  // Over all test images, predict has as many correct predictions as the evaluator.
   const std::vector<std::string> all = split(with({"100000"}), '\n');
   REQUIRE(all.size() == 602);
   const double accuracy = std::stod(metric_rows(dir / "w").back().at("test/prec@1"));

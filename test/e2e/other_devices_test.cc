@@ -1,4 +1,4 @@
-// Ranks that compute on different devices or in different precisions, and a run that goes on on
+// Ranks that compute on different devices or in different precisions, and a run that continues on
 // another device.
 #include "test/e2e/bad_input.h"
 #include "test/support/sockets.h"

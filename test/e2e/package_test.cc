@@ -1,5 +1,5 @@
-// What packages are made of: cmake --install, the arguments of scripts/package.sh, the launcher of
-// the packages without LibTorch, and the commit that --version prints.
+// The parts of packages: cmake --install, the arguments of scripts/package.sh, the launcher of the
+// packages without LibTorch, and the commit that --version prints.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::string run_path(const std::string& file) {
 
 // ---- the launcher
 
-// The launcher with a stand-in for bvtrain, which prints how it was called.
+// The launcher with a mock bvtrain, which prints how it was called.
 struct Launcher {
   TempFolder dir;
   std::string bin = dir / "env/bin/bvtrain";
@@ -98,8 +98,7 @@ TEST_CASE("the CUDA plug-in loads CUDA's libraries from LibTorch, not from LD_LI
   if (!exists(plugin)) return;
   const TempFolder other;  // of another CUDA toolkit
   std::filesystem::copy_file("/lib/x86_64-linux-gnu/libm.so.6", other / "libcudart.so.13");
-  const Finished libraries =
-      bash("ldd '" + plugin + "'", {{"LD_LIBRARY_PATH", other.path()}});
+  const Finished libraries = bash("ldd '" + plugin + "'", {{"LD_LIBRARY_PATH", other.path()}});
   INFO(libraries.out << libraries.err);
   CHECK(contains(libraries.out, "/nvidia/cu13/lib/libcudart.so.13"));
   CHECK(!contains(libraries.out, other / "libcudart.so.13"));

@@ -1,4 +1,4 @@
-// Pipes in the place of files, with the real binary: nothing hangs, and a config may come from one.
+// Pipes instead of files, with the real binary: nothing hangs, and a config may come from a pipe.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -58,7 +58,7 @@ TEST_CASE("a workdir with pipes in the place of its files does not hang") {
   CHECK(rows.err.find((dir / "w-metrics.jsonl/metrics.jsonl") + ": error: ") != std::string::npos);
   CHECK(rows.err.find("is a pipe, not a file") != std::string::npos);
   CHECK(rows.seconds < kWatchdog);
-  // run.json of a run without a checkpoint is not read, and a new one takes its place.
+  // run.json of a run without a checkpoint is not read, and a new one replaces it.
   CHECK(run_with_pipe("run.json").code == 0);
   CHECK(std::filesystem::is_regular_file(dir / "w-run.json/run.json"));
 }

@@ -1,4 +1,4 @@
-// bvtrain predict --eval: the examples, the labels and the counts are those of the evaluator.
+// bvtrain predict --eval: examples, labels and counts equal the evaluator's.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 constexpr int kImages = 12;
 
-// What the CSV file says of image i.
+// The class of image i in the CSV file.
 std::string breed(int i) { return i % 2 == 0 ? "cat" : "dog"; }
 int kind(int i) { return i % 3 == 0 ? 1 : 0; }
 std::string tags(int i) {
@@ -79,7 +79,7 @@ evals: {{val: {{{2}, data: {0}, pp_fn: {1}, batch_size: 4, log_steps: 3}}}}
       if (!line.empty()) lines.push_back(Json::parse(line));
     return lines;
   }
-  // How many images the evaluator found to be right.
+  // The number of images that the evaluator counted as correct.
   int64_t right(const std::string& metric) const {
     return std::llround(std::stod(metric_rows(workdir).back().at(metric)) * kImages);
   }

@@ -1,5 +1,5 @@
-// bvtrain export and predict with image files: a model that lives in one file, images that cannot
-// be read, lists on standard input, every output.
+// bvtrain export and predict with image files: a model in one file, images that cannot be read,
+// lists on standard input, every output.
 #include <ATen/ops/full.h>
 
 #include <catch2/catch.hpp>
@@ -122,7 +122,7 @@ TEST_CASE("an exported file predicts the same bits as its run, alone and in ever
   const NamedTensors of_run = logits({"--workdir", t.dir / "w"});
   CHECK(of_run.at("logits").sizes() == at::IntArrayRef{3, 3});
   t.succeed({"export", "--workdir", t.dir / "w", "--output", t.dir / "m.npz"});
-  // Neither the run nor its data is there any more.
+  // Neither the run nor its data exists any more.
   std::filesystem::rename(t.dir / "w", t.dir / "hidden");
   std::filesystem::remove_all(t.dir / "data");
   for (const std::string name : {"m.safetensors", "m.npz"}) {
@@ -134,7 +134,7 @@ TEST_CASE("an exported file predicts the same bits as its run, alone and in ever
                   logits({"--workdir", t.dir / "hidden", "--ema"})));
   CHECK_FALSE(same_bits(logits({"--weights", t.dir / "e.npz"}), of_run));
 
-  // What the file tells.
+  // The file's metadata.
   const Metadata about = read_weights_metadata(t.dir / "m.safetensors");
   CHECK(about.at("bvtrain.class_names") == R"(["ant","bee, \"big\"","cat"])");
   CHECK(about.at("bvtrain.image") == "[8,8,1]");
@@ -207,7 +207,7 @@ TEST_CASE("images that cannot be read are skipped, listed and counted") {
   CHECK(contains(table.err, "skipped " + (t.dir / "none.jpg") + ": no such file\n"));
   CHECK(contains(table.err, "31 of 32 images could not be read\n"));
 
-  // The arrays hold the good ones only, and their names say which these are.
+  // The arrays contain only the good ones, and their names show which these are.
   const Finished arrays =
       t.predict({broken, t.images[2], empty, t.images[0], "--output", t.dir / "p.npz"});
   CHECK(arrays.code == 0);

@@ -45,7 +45,7 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
             ": error: unknown suffix '.bin'; known: .npz, .safetensors, .onnx; or give --format\n");
   CHECK(write_as({"--output", to("x")}) ==
         "--output " + to("x") +
-            ": error: has no suffix that tells the format; known: .npz, .safetensors, .onnx; or "
+            ": error: has no suffix that sets the format; known: .npz, .safetensors, .onnx; or "
             "give --format\n");
   CHECK(write_as({"--format", "npz", "--output", "-"}) ==
         "--output -: error: weights are not written to standard output\n");

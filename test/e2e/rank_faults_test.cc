@@ -1,4 +1,4 @@
-// Ranks that never join, get stuck or are slow, and strangers on a run's ports. A run of one
+// Ranks that never join, get stuck or are slow, and other clients on a run's ports. A run of one
 // process opens no port. With the real binary.
 #include <signal.h>
 #include <unistd.h>

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Returns the reference's config in bvtrain's terms. The data are the rows of an npz file, in
+// Translates the reference's config to bvtrain's keys. The data are the rows of an npz file, in
 // order.
 Json translate(Json config, const std::string& folder) {
   const auto fix_data = [&](Json& data) {
@@ -31,7 +31,7 @@ Json translate(Json config, const std::string& folder) {
 }
 
 double tolerance(const std::string& name, const std::string& run) {
-  if (name.ends_with("prec@1")) return 1.001 / 44;  // one example may change sides
+  if (name.ends_with("prec@1")) return 1.001 / 44;  // one example may differ
   if (name == "l2_params") return 5e-6;
   return 1e-4;
 }
@@ -83,7 +83,7 @@ void check_run(const std::string& name, const std::vector<std::string>& more = {
     INFO(path);
     REQUIRE(ours.count("params/" + path) == 1);
     if (path.ends_with("/key/bias"))
-      continue;  // its gradient is 0 but for rounding, which Adam amplifies
+      continue;  // its gradient is only rounding noise, which Adam amplifies
     CHECK((ours.at("params/" + path) - value).abs().max().item<double>() <= 5e-5);
   }
 }

@@ -134,7 +134,7 @@ TEST_CASE("result.json of a stopped run is gone while the run continues, and aft
   CHECK(result.at("checkpoint").get<std::string>().ends_with("/ckpt/step-" + std::to_string(step)));
   CHECK(exists(result.at("checkpoint")));
 
-  // A start that is refused changes nothing.
+  // A rejected start changes nothing.
   const std::string before = read_file(f.file);
   CHECK(run(f.args({"--set", "total_steps=1000000", "--set", "model.dense=17"})).code == 2);
   CHECK(read_file(f.file) == before);

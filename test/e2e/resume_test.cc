@@ -1,4 +1,4 @@
-// A resumed run has the same bits as one without a break: weights, optimizer state, averages,
+// A resumed run is bit-identical to one without a break: weights, optimizer state, averages,
 // buffers and metric rows, after kill -9 and after signals. With the real binary.
 #include <signal.h>
 #include <unistd.h>

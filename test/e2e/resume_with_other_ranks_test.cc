@@ -83,10 +83,9 @@ TEST_CASE(
   CHECK(f.train(1, 2).err.find("Computing with 2 threads, not 1, so that the run continues "
                                "bitwise exactly") != std::string::npos);
   CHECK(f.compute_threads() == 2);
-  CHECK(
-      f.train(1, 3, {"compute_threads=3"})
-          .err.find("Computing with 3 threads, as the config says; this run was started with 2") !=
-      std::string::npos);
+  CHECK(f.train(1, 3, {"compute_threads=3"})
+            .err.find("Computing with 3 threads, as configured; this run was started with 2") !=
+        std::string::npos);
   CHECK(f.compute_threads() == 3);
   f.train(2, 4);
   CHECK(f.compute_threads() == 1);

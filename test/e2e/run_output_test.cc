@@ -155,7 +155,7 @@ TEST_CASE("init_head_bias sets the first loss") {
                  "precision=float32"})
                 .code == 0);
   }
-  // With all logits near the bias b sigmoid_xent is about 9 softplus(b) + softplus(-b).
+  // With all logits near the bias b, sigmoid_xent is about 9 softplus(b) + softplus(-b).
   CHECK(std::stod(metric_rows(dir / "-2.0")[0].at("b/loss")) <
         std::stod(metric_rows(dir / "-6.0")[0].at("b/loss")));
 }
@@ -286,8 +286,8 @@ TEST_CASE("rows and checkpoints at growing steps") {
   const Finished seconds = f.train({"--set", "ckpt_steps=null", "--set", "ckpt_seconds=5"});
   CHECK(seconds.code == 2);
   CHECK(contains(seconds.err,
-                 "periodic_action_growth_ratios: needs intervals in steps: give "
-                 "log_training and ckpt not in seconds"));
+                 "periodic_action_growth_ratios: needs intervals in steps: log_training and ckpt "
+                 "cannot be in seconds"));
 }
 
 }  // namespace bv::test

@@ -1,4 +1,4 @@
-// Only rank 0 holds the whole table that the evaluator `save` writes.
+// Only rank 0 has the whole table that the evaluator `save` writes.
 #include <unistd.h>
 
 #include <fstream>

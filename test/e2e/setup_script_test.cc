@@ -1,5 +1,5 @@
-// scripts/setup.sh and scripts/bvtrain.sh: which LibTorch they use, what they say is missing, and
-// when they configure and build again. cmake, ninja and nvcc are stand-ins that note their calls.
+// scripts/setup.sh and scripts/bvtrain.sh: which LibTorch they use, what they report as missing,
+// and when they configure and build again. cmake, ninja and nvcc are mocks that record their calls.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ struct Result {
   std::string out;  // standard output and standard error
 };
 
-// A checkout that holds the scripts alone, and a folder of programs that come first in PATH.
+// A checkout with only the scripts, and a folder of programs that come first in PATH.
 struct Checkout {
   TempFolder dir;
 
@@ -82,7 +82,7 @@ TEST_CASE("BVTRAIN_LIBTORCH names an existing LibTorch, and nothing is downloade
   const Result direct = checkout.sourced(show, "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=1");
   CHECK(direct.out == checkout.dir / "torch\n");
   CHECK(direct.code == 0);
-  // The folder that contains torch, such as site-packages, will do.
+  // The folder that contains torch, such as site-packages, is also accepted.
   CHECK(checkout.sourced(show, "BVTRAIN_LIBTORCH=venv").out == checkout.dir / "venv/torch\n");
 
   const Result old = checkout.sourced(show, "BVTRAIN_LIBTORCH=old");
@@ -136,8 +136,7 @@ TEST_CASE("bvtrain.sh builds again when CUDA is asked for, nvcc appears or LibTo
   CHECK(checkout.bash("bin/bv --version", cpu).out == "ran --version\n");
   CHECK(checkout.take_calls().empty());
 
-  // The CUDA half is asked for, but nothing can build it. The script says so, and the CPU half
-  // runs.
+  // CUDA is requested, but nothing can build it. The script reports that, and the CPU part runs.
   const Result in_vain = run_script(cuda);
   CHECK_THAT(in_vain.out, Catch::StartsWith("bvtrain set-up: nvcc is not found, so the CUDA "
                                             "plug-in is not built") &&

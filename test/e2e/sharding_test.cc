@@ -1,6 +1,6 @@
-// Sharded runs with the real binary: they have the rows of replicated runs, any strategy and world
-// size reads their checkpoints, they resume with the same bits, and a kill at any point leaves a
-// whole checkpoint.
+// Sharded runs with the real binary: their rows equal those of replicated runs, any strategy and
+// world size can read their checkpoints, resuming is bit-identical, and a kill at any point leaves
+// an intact checkpoint.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -86,7 +86,7 @@ struct Fixture {
   }
 };
 
-// Sums over ranks and parts are added in another order, which changes a loss by some 1e-7 a step.
+// Sums over ranks and parts have another order, which changes a loss by about 1e-7 per step.
 void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {

@@ -1,5 +1,5 @@
-// What configs/cifar10_resnet.yaml uses, with the real binary: a first layer that is computed from
-// the data, Muon, flips that alternate, and evaluators with test-time augmentation.
+// The features of configs/cifar10_resnet.yaml, with the real binary: a first layer that is computed
+// from the data, Muon, alternating flips, and evaluators with test-time augmentation.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -67,7 +67,7 @@ TEST_CASE("a whitening layer is computed from the data, by each process alike, a
   REQUIRE(filters.sizes() == at::IntArrayRef({2, 2, 1, 8}));
   CHECK_FALSE(filters.reshape({4, 8}).narrow(1, 0, 4).equal(at::eye(4)));
 
-  // Images that travel as bytes are normalized before they are used.
+  // Images that are copied as bytes are normalized before use.
   REQUIRE(f.train("bytes", {"--set", "total_steps=1"}, {{"BVTRAIN_BYTE_IMAGES", "1"}}).code == 0);
   CHECK(f.filters("bytes").equal(filters));
   REQUIRE(f.train("two", {"--set", "total_steps=1", "--devices", "cpu:2"}).code == 0);
@@ -101,7 +101,7 @@ TEST_CASE("muon warns of a pattern without a kernel, and is refused where it has
   CHECK(refused.code == 2);
   CHECK(refused.err ==
         "error: optax_name: muon has nothing to do: no kernel is trained but those of "
-        "optax.adam_for; take 'optax_name: scale_by_adam'\n");
+        "optax.adam_for; use 'optax_name: scale_by_adam'\n");
 }
 
 TEST_CASE("tta changes what an evaluator measures, and is refused where it cannot work") {
@@ -128,9 +128,8 @@ TEST_CASE("tta changes what an evaluator measures, and is refused where it canno
                 "knn: {train: {name: digits, split: train}, data: {name: digits, split: test}, "
                 "pp_fn: 'value_range(-1, 1)|keep(\"image\", \"label\")', k: [1], "
                 "representation_layer: pre_logits, tta: {mirror: true}}") ==
-        "c.yaml:28:8: error: evals.knn: tta takes means of the model's outputs, but this evaluator "
-        "uses the "
-        "activation 'pre_logits'; remove tta\n");
+        "c.yaml:28:8: error: evals.knn: tta averages the model's outputs, but this evaluator uses "
+        "the activation 'pre_logits'; remove tta\n");
 }
 
 }  // namespace bv::test

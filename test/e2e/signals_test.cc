@@ -1,5 +1,5 @@
-// Signals to commands that have nothing to save and to runs that start, closed standard
-// descriptors, and a reader that goes away. With the real binary.
+// Signals to commands that have nothing to save and to starting runs, closed standard descriptors,
+// and a reader that exits. With the real binary.
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// What skip_errors skips is never silent: skipped.jsonl, metrics, log and report, after kills and
-// with several ranks. It never covers a label out of range. With the real binary.
+// skip_errors never skips silently: skipped.jsonl, metrics, log and report, after kills and with
+// several ranks. It never hides a label out of range. With the real binary.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
@@ -164,7 +164,7 @@ TEST_CASE("a resumed run remembers how many examples it has skipped") {
 TEST_CASE("two ranks list each skipped example once, as one does") {
   const Pets pets;
   if (pets.missing) return;
-  // Every rank meets every example within these epochs.
+  // Every rank reads every example within these epochs.
   const auto list = [&](const std::string& devices, const Environment& environment = {}) {
     const Finished finished =
         pets.train("w" + devices,

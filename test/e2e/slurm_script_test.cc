@@ -1,5 +1,5 @@
-// scripts/slurm.sbatch decides whether a job is put back into the queue. srun and scontrol are
-// scripts here that print what the real ones print.
+// scripts/slurm.sbatch decides whether to requeue a job. srun and scontrol are mock scripts that
+// print what the real ones print.
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -75,7 +75,7 @@ TEST_CASE("the exit code of the first rank that failed decides whether a slurm j
   CHECK(job.read("requeued").empty());
   CHECK(job.end(exited("n0: tasks 0-3", 75), 75, restarted(90)) == 75);
   CHECK(job.read("requeued") == "requeue 17\n");
-  // A job that never gets far enough to save something would be put back for ever.
+  // A job that never gets far enough to save would be requeued forever.
   const std::string unsaved = "Stopped by the time limit; nothing was saved\\n";
   CHECK(job.end(unsaved, 75, restarted(2)) == 75);
   CHECK(job.read("requeued") == "requeue 17\n");
@@ -100,7 +100,7 @@ TEST_CASE("a slurm array trains the points of sweep.sh's grid") {
             .ends_with(" /bin/true --config c.yaml --set wd=0 --set lr=0.1 --set seed=1 --workdir "
                        "runs/lr=0.1,seed=1\n"));
 
-  // The name is that which sweep.sh gives.
+  // The same name as from sweep.sh.
   CHECK(job.end("", 75, task(3)) == 75);
   CHECK(job.read("requeued") == "requeue 9_3\n");
   const std::string printed = job.dir / "printed";
@@ -113,7 +113,7 @@ TEST_CASE("a slurm array trains the points of sweep.sh's grid") {
   CHECK(job.read("srun-args").ends_with(" --workdir " + workdir));
   CHECK_FALSE(exists(job.dir / workdir.substr(0, workdir.size() - 1) + "/FAILED"));
 
-  // A point that has diverged is not tried again.
+  // A point that has diverged is not retried.
   CHECK(job.end(exited("n0: task 0", 4), 4, task(4)) == 4);
   CHECK(job.read("requeued").empty());
   job.dir.write("srun-args", "not called");

@@ -1,5 +1,5 @@
-// What a training step costs that no other load of the machine changes: allocations and page
-// faults. A change that makes a step allocate more, or return memory to the system, fails here.
+// The costs of a training step that do not depend on other load: allocations and page faults. A
+// change that makes a step allocate more, or return memory to the system, fails here.
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
@@ -81,7 +81,7 @@ void compile_counter(const TempFolder& folder) {
 }  // namespace
 
 TEST_CASE("a training step allocates no more than it did, and takes no new pages") {
-  if (kSanitized) return;  // it has an allocator of its own
+  if (kSanitized) return;  // it has its own allocator
   const auto check_step = [](const std::string& config, int steps, double most) {
     const TempFolder folder;
     compile_counter(folder);
@@ -93,7 +93,7 @@ TEST_CASE("a training step allocates no more than it did, and takes no new pages
     // length differ by up to 800 in all.
     CHECK(step.faults < 100);
   };
-  // oneDNN, which multiplies on AMD's processors, makes 140 small allocations a product.
+  // oneDNN, which multiplies on AMD CPUs, makes 140 small allocations per product.
   check_step("digits_cnn.yaml", 100, 2800);  // November 2026: 2,630; with MKL 2,250
   check_step("digits_vit.yaml", 10, 20000);  // 18,030; with MKL 7,480
 }

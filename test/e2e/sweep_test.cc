@@ -1,5 +1,5 @@
-// scripts/sweep.sh and `bvtrain compare` with the real binary: a sweep whose runs are killed, are
-// stopped and diverge, and the comparison of what it leaves.
+// scripts/sweep.sh and `bvtrain compare` with the real binary: a sweep whose runs are killed,
+// stopped and diverge, and the comparison of its results.
 #include <signal.h>
 
 #include <algorithm>
@@ -130,7 +130,7 @@ TEST_CASE("a sweep continues runs that were killed, skips finished ones, leaves 
   CHECK(sweep.run().code == 4);
   CHECK(read_text(workdir + "/run.json") == before);
 
-  // Other arguments for the same folder are refused, because finished runs would not follow them.
+  // Other arguments for the same folder are rejected, because finished runs would not use them.
   const Finished other = sweep.run({}, {"--set", "wd=0"});
   CHECK(other.code == 2);
   CHECK(
@@ -233,7 +233,7 @@ TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
   CHECK(sweep({"--grid", "lr", "-1", "2", "--grid", "b", "", "x y", "$(id)'", "--count"}).out ==
         "6\n");
 
-  // Every point has its own name, also those that differ in awkward characters only.
+  // Every point has its own name, even those that differ only in awkward characters.
   const Finished all = sweep(
       {"--grid", "k", "a,b", "a b", "a/b", "a_b", "", "-", "--grid", "l", "1", "1.0", "--dry-run"});
   const Strings commands = split(all.out, '\n');

@@ -1,4 +1,4 @@
-// What a run shows: on a terminal, in a pipe, and in the log file. With the real binary.
+// The output of a run on a terminal, in a pipe, and in the log file. With the real binary.
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -112,7 +112,7 @@ TEST_CASE("in a pipe: a line per evaluation and per kept checkpoint, then what c
           "precision auto: (float32, because (this CPU has no bf16 instructions|float32 is faster "
           "than bf16 on this CPU, which has no AMX)|bf16, because this CPU has fast bf16 "
           "instructions)\n")));
-  // The config may name the precision that `auto` does not take.
+  // The config may name a precision that `auto` does not select.
   const bool slow = finished.err.find("precision auto: float32") != std::string::npos;
   const Finished named = run({"--config", f.args[1], "--workdir", f.dir / "bf16", "--set",
                               "precision=bf16", "--set", "total_steps=2"});

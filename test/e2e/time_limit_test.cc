@@ -62,7 +62,7 @@ TEST_CASE("a run stops before its slurm job ends, and --requeue continues it") {
   const Finished stopped = run(long_run(out, {"--requeue", "--devices", "cpu:2"}), slurm("0", 6));
   INFO(stopped.err);
   CHECK(stopped.code == 75);
-  CHECK(contains(stopped.err, "Putting slurm job 7 back into the queue"));
+  CHECK(contains(stopped.err, "Requeueing slurm job 7"));
   CHECK(read_text(dir / "bin/called") == "requeue 7\n");
 
   // Rank 0 alone does so, and a run that has finished does not.
@@ -91,7 +91,7 @@ TEST_CASE("a job that has saved nothing is not put back into the queue") {
   INFO(stopped.err);
   CHECK(stopped.code == 75);
   CHECK(contains(stopped.err, "SLURM_JOB_END_TIME is in the past ("));
-  CHECK(contains(stopped.err, "slurm job 7 is not put back into the queue: it has saved no step"));
+  CHECK(contains(stopped.err, "slurm job 7 is not requeued: it saved no step"));
   CHECK(!exists(dir / "bin/called"));
 }
 

@@ -36,7 +36,7 @@ evals:
     log_steps: 20
 )";
 
-// Once steps were measured a collective may take 2.5 s. The phases in these tests take 7.
+// Once steps are measured, a collective may take 2.5 s. The phases in these tests take 7.
 const Environment kQuick = {
     {"BVTRAIN_HEARTBEAT", "0.2"}, {"BVTRAIN_SILENCE", "6"}, {"BVTRAIN_STEP_TIMEOUT", "2.5"}};
 

@@ -1,4 +1,4 @@
-// Makes LibTorch take the emulated GPU for a CUDA device: its allocator, streams, events and hooks.
+// Makes LibTorch treat the emulated GPU as a CUDA device: its allocator, streams, events and hooks.
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>

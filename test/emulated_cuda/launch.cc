@@ -23,11 +23,11 @@ constexpr bool kJumps = false;  // sanitizers know swapcontext() only
 constexpr bool kJumps = true;  // swapcontext() makes two system calls
 #endif
 
-// The fibers of one block, which run in turn from one __syncthreads() to the next. They live on and
-// run the threads of later blocks.
+// The fibers of one block, which take turns from one __syncthreads() to the next. They are reused
+// for the threads of later blocks.
 struct Fiber {
   ucontext_t context;
-  jmp_buf place;  // where it goes on, once it has begun
+  jmp_buf place;  // where it continues, once it has begun
   bool begun = false;
 #ifdef __SANITIZE_THREAD__
   void* tsan = __tsan_create_fiber(0);

@@ -1,6 +1,6 @@
-// The memory of the emulated GPU. Its addresses cannot be read or written: code of the host that
-// touches one dies by SIGSEGV, as it would with a GPU's. The emulation itself uses a second mapping
-// of the same memory. New blocks are filled with 0xff, which is NaN as floating-point numbers.
+// The memory of the emulated GPU. Its addresses cannot be read or written: host code that accesses
+// one dies of SIGSEGV, as with a real GPU. The emulation itself uses a second mapping of the same
+// memory. New blocks are filled with 0xff, which is NaN as floating-point numbers.
 #pragma once
 
 #include <cstddef>
@@ -33,16 +33,16 @@ class DeviceMemory {
     Access(const Access&) = delete;
   };
 
-  // From now on freed blocks are not used again but collected.
+  // From now on freed blocks are collected instead of reused.
   void hold_freed();
   // Ends that and returns them; give_back() makes them usable.
   std::vector<void*> held();
   void give_back(const std::vector<void*>& freed);
 
-  // What all live blocks hold.
+  // The contents of all live blocks.
   using Contents = std::map<size_t, std::vector<unsigned char>>;
   Contents contents() const;
-  // Puts the contents back. Blocks that are newer become NaN.
+  // Restores the contents. Newer blocks become NaN.
   void restore(const Contents& contents);
 
  private:

@@ -1,5 +1,5 @@
-// Stands for NCCL: collectives of the emulated GPUs, which Gloo does on the second mapping of their
-// memory. They run as work of a stream of their own, so graphs record them.
+// Replaces NCCL: collectives of the emulated GPUs, which Gloo runs on the second mapping of their
+// memory. They run as work of a separate stream, so graphs capture them.
 #include <ATen/core/ivalue.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -37,14 +37,14 @@ namespace {
 
 using torch::jit::Stack;
 
-// A call of an operator with tensors of the host in place of those of the device.
+// A call of an operator with host tensors in place of the device tensors.
 class Call {
  public:
   Call(const c10::OperatorHandle& op, Stack arguments) : op_(op) {
     for (c10::IValue& value : arguments) arguments_.push_back(as_host_value(value));
   }
 
-  // Runs the operator. Returns the results as tensors of the device; new ones get memory there.
+  // Runs the operator. Returns the results as device tensors; new ones get memory there.
   Stack run() {
     Stack results = run_on_host();
     Stack seen;
@@ -79,7 +79,7 @@ class Call {
   at::Tensor host_of(const at::Tensor& tensor) {
     if (!tensor.defined()) return tensor;
     if (!tensor.is_cuda()) {
-      // CUDA takes single numbers from the host, and no other tensors.
+      // CUDA accepts scalars from the host, but no other host tensors.
       if (tensor.dim() > 0)
         throw std::runtime_error(op_.schema().name() +
                                  ": expected all tensors to be on the same device");
@@ -161,7 +161,7 @@ class Call {
   std::vector<at::Tensor> places_;  // for each result, where it is if it is new
 };
 
-// Makes the host wait for the device, because it gets a number from it.
+// Whether the operator makes the host wait for a value from the device.
 bool reads(const std::string& name) {
   return name == "aten::_local_scalar_dense" || name == "aten::equal" || name == "aten::nonzero" ||
          name == "aten::is_nonzero" || name == "aten::masked_select";

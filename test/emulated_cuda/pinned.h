@@ -1,4 +1,4 @@
-// Page-locked memory of the host, as the emulated GPU knows it.
+// The emulated GPU's record of pinned host memory.
 #pragma once
 
 #include <cstddef>

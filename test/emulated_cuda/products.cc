@@ -1,4 +1,4 @@
-// Products of matrices on the emulated GPU, which stands for cuBLASLt: lib/cuda/products.cc.
+// Matrix products on the emulated GPU, in place of cuBLASLt: lib/cuda/products.cc.
 #include <ATen/ATen.h>
 
 #include <cstdlib>

@@ -15,7 +15,7 @@ namespace bv::emulation {
 struct Graph {
   c10::StreamId stream = 0;
   std::vector<std::function<void()>> work = {};
-  std::vector<void*> freed = {};  // memory that only the recorded work uses
+  std::vector<void*> freed = {};  // memory that only the captured work uses
   DeviceMemory::Contents before = {};
 };
 
@@ -23,8 +23,8 @@ namespace {
 
 struct State {
   std::recursive_mutex mutex;
-  Graph* graph = nullptr;  // that is being recorded
-  // The streams that are recorded, and how much of their work another stream has waited for.
+  Graph* graph = nullptr;  // that is being captured
+  // The captured streams, and how much of their work another stream has waited for.
   Point joined_until;
   std::map<c10::StreamId, Point> before;  // what lies before the next work of each stream
   struct Later {

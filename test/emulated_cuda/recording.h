@@ -1,10 +1,10 @@
-// Streams, events and graphs of the emulated GPU. Work runs at once, in the order in which the host
-// starts it. What the host may see of it, such as a copy to the host, waits until the host has
-// waited for it: when_reached().
+// Streams, events and graphs of the emulated GPU. Work runs immediately, in the order in which the
+// host submits it. Its effects on the host, such as a copy to the host, are delayed until the host
+// has waited for them: when_reached().
 //
-// While a graph is recorded, what is started on its stream, or on one that has waited for it, is
-// kept with its arguments. Afterwards the memory of the device is as it was before, as if nothing
-// had been computed.
+// While a graph is captured, work that is submitted to its stream, or to one that has waited for
+// it, is stored with its arguments. Afterwards the device memory is restored, as if nothing had
+// been computed.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -15,7 +15,7 @@
 
 namespace bv::emulation {
 
-// How much work of each stream lies before a point.
+// The amount of work of each stream before a point.
 using Point = std::map<c10::StreamId, uint64_t>;
 
 struct Event {
@@ -29,10 +29,10 @@ c10::StreamId current_stream();  // of this thread
 c10::StreamId exchange_stream(c10::StreamId stream);
 c10::StreamId new_stream();
 
-// Runs work on the current stream. It must use device memory through DeviceMemory::host() only, or
+// Runs work on the current stream. It must use device memory only through DeviceMemory::host() or
 // within an Access.
 void submit(const std::function<void()>& work);
-// Work that makes the host wait. Throws what CUDA throws while a graph is recorded.
+// For work that makes the host wait. Throws what CUDA throws while a graph is captured.
 void forbid_in_recording(const char* what);
 
 void record(Event& event, c10::StreamId stream);

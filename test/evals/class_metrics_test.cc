@@ -1,5 +1,4 @@
-// class_metrics and regression: the values of scikit-learn, what they refuse, and what they give to
-// the report.
+// class_metrics and regression: scikit-learn's values, rejected inputs, and data for the report.
 #include "lib/util/text.h"
 #include "test/evals/support.h"
 #include "test/support/golden.h"
@@ -30,7 +29,7 @@ std::string store(const TempFolder& folder, const at::Tensor& logits, const at::
   return folder / name;
 }
 
-// Compares metrics with values of scikit-learn; both are NaN where it defines none.
+// Compares metrics with scikit-learn's values; both are NaN where it defines none.
 void check_equal(const Measured& measured, const Names& names, const at::Tensor& golden) {
   REQUIRE(measured.names() == names);
   REQUIRE(golden.numel() == std::ssize(names));
@@ -183,8 +182,8 @@ SoftReference soft_reference(const at::Tensor& logits, const at::Tensor& labels,
           terms * (z.softmax(1) - y).square().sum(1).mean().item<double>()};
 }
 
-// Checks log_loss and brier of soft labels against soft_reference(), and that the other metrics are
-// those of the labels that are rounded to 0 and 1.
+// Checks log_loss and brier of soft labels against soft_reference(), and that the other metrics
+// equal those of labels rounded to 0 and 1.
 void check_soft_labels(int64_t classes, bool multilabel) {
   const TempFolder folder;
   const at::Tensor logits = noise({40, classes}, 1);
@@ -204,7 +203,7 @@ void check_soft_labels(int64_t classes, bool multilabel) {
   REQUIRE(soft.names() == hard.names());
   for (const auto& [name, value] : hard.values)
     if (name != "log_loss" && name != "brier") CHECK(soft.at(name) == value);
-  // Labels that are 0 and 1 give the same bits with and without the key.
+  // Labels of 0 and 1 give bit-identical results with and without the key.
   CHECK(measure_names(folder / "hard.npz", kOfClasses, more + ", soft_labels: true").values ==
         measure_names(folder / "hard.npz", kOfClasses, more).values);
 }
@@ -268,14 +267,14 @@ TEST_CASE("class_metrics refuses labels and keys that do not fit") {
         "error: evaluator 'e': 'labels' of train row 1 has several classes; add multilabel: true");
   const std::string soft = store(folder, logits, two * 0.5, "soft.npz");
   CHECK(refusal("class_metrics", input(soft, "multilabel: true"), Exit::data) ==
-        "error: evaluator 'e': 'labels' of train row 0 has values that are neither 0 nor 1; "
-        "if they are shares of classes, add soft_labels: true");
+        "error: evaluator 'e': 'labels' of train row 0 has values that are neither 0 nor 1; if "
+        "they are fractions of classes, add soft_labels: true");
   CHECK(refusal("class_metrics", input(soft, "soft_labels: true"), Exit::data) ==
-        "error: evaluator 'e': 'labels' of train row 0 has shares that do not add up to 1");
+        "error: evaluator 'e': 'labels' of train row 0 has fractions that do not add up to 1");
   const std::string outside = store(folder, logits, two * 1.5, "outside.npz");
   CHECK(
       refusal("class_metrics", input(outside, "soft_labels: true, multilabel: true"), Exit::data) ==
-      "error: evaluator 'e': 'labels' of train row 0 has shares outside of 0 .. 1");
+      "error: evaluator 'e': 'labels' of train row 0 has fractions outside 0 .. 1");
   const std::string number = store(folder, logits, at::arange(2, 5), "number.npz");
   CHECK(refusal("class_metrics", input(number, "batch_size: 2"), Exit::data) ==
         "error: evaluator 'e': 'labels' of train row 2 is not within 0 .. 3");

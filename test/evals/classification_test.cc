@@ -1,4 +1,4 @@
-// classification: the reference's sums and means, examples with several labels or none; and
+// classification: the reference's sums and means, examples with several or no labels; and
 // calibration.
 #include "test/evals/support.h"
 #include "test/support/golden.h"
@@ -64,7 +64,7 @@ TEST_CASE("of several labels each counts as right; an example without labels is 
   const at::Tensor loss = -(labels * logits.log_softmax(1)).sum(1).to(at::kDouble);
   CHECK(measured.at("loss") == Approx((loss.sum() / 4).item<double>()).epsilon(1e-6));
 
-  // The weight of a label is the weight of its example.
+  // A label's weight is the weight of its example.
   const std::string weighted = store(folder, logits, labels * 0.5);
   CHECK(measure("classification", input(weighted, "loss_name: softmax_xent")).at("prec@1") ==
         0.375);
@@ -86,7 +86,7 @@ TEST_CASE("the report shows wrong examples, without a picture if theirs cannot b
     return measured.details.at(0).wrong;
   };
   auto wrong = mistakes();
-  REQUIRE(wrong.size() == 2);  // in any order: both are equally sure but for rounding
+  REQUIRE(wrong.size() == 2);  // in any order: equally confident except for rounding
   CHECK(std::min(wrong[0].name, wrong[1].name) == "train row 0");
   CHECK(std::max(wrong[0].name, wrong[1].name) == "train row 2");
   CHECK(wrong[1].pixels.size() == 60);
@@ -127,8 +127,8 @@ TEST_CASE("calibration: bins (lo, hi], ece, mce") {
   CHECK(measured.names() == std::vector<std::string>{"ece", "mce", "confidence", "prec@1"});
   CHECK(measured.at("prec@1") == 0.5);
   CHECK(measured.at("confidence") == Approx((0.6 + 0.61 + 0.59 + 0.8 + 0.95 + 0.99) / 6));
-  // (0.6, 0.7]: 0.61 wrong. (0.9, 1]: 0.95 right, 0.99 wrong. 0.6 and 0.8 are on the border of two
-  // bins, and float32 rounding decides which: only the sum of both bins is certain.
+  // (0.6, 0.7]: 0.61 wrong. (0.9, 1]: 0.95 correct, 0.99 wrong. 0.6 and 0.8 are on the border of
+  // two bins, and float32 rounding decides which: only the sum of both bins is certain.
   const auto& bins = measured.details.at(0).calibration;
   REQUIRE(bins.size() == 10);
   CHECK(bins[5].examples + bins[6].examples == 3);

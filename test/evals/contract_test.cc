@@ -56,7 +56,7 @@ struct Pictures {
   Data data;
 };
 
-// Returns the keys that an evaluator needs. A new evaluator with keys of its own adds a line.
+// Returns the keys that an evaluator needs. Add a line for a new evaluator with its own keys.
 std::string keys(const std::string& name, const Data& data, int64_t batch_size) {
   const auto pp = [&](const char* key) {
     return data.pp.empty() ? "" : fmt::format(", {}: '{}'", key, data.pp);

@@ -1,4 +1,4 @@
-// knn: votes, ties, several k. save: names, placeholders, and what is written where.
+// knn: votes, ties, several k. save: names, placeholders, and the written arrays.
 #include "test/evals/support.h"
 
 namespace bv::test {
@@ -75,7 +75,7 @@ TEST_CASE("knn: equal neighbours count in the order of the data; any batch size 
   CHECK(values(1) == values(64));
   CHECK(values(7) == values(64));
   CHECK(values(7)[1].second > 0.3);  // chance is 0.2
-  // In a search of a set in itself each example is its own nearest neighbour.
+  // When a set is searched in itself, each example is its own nearest neighbour.
   CHECK(run("a.npz", "a.npz", "k: 1").at("prec@1_k=1") == 1);
 }
 

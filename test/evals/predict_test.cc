@@ -82,7 +82,7 @@ TEST_CASE("tta: outputs are the mean over the forms of the images") {
   const Predict predict =
       bind_prediction(*task, "predict", model, Precision::float32, {.mirror = true});
   CHECK_THROWS_WITH(predict({{"image", image}}, {"pre_logits"}),
-                    "error: tta takes means of the model's outputs, but this evaluator uses the "
+                    "error: tta averages the model's outputs, but this evaluator uses the "
                     "activation 'pre_logits'; remove tta");
 }
 

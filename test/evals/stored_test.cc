@@ -1,5 +1,5 @@
-// Evaluators on stored arrays: retrieval, contrastive and distance are compared with the
-// reference's; and what they refuse.
+// Evaluators on stored arrays: retrieval, contrastive and distance are compared with the reference;
+// and rejected inputs.
 #include <fstream>
 
 #include "test/evals/support.h"
@@ -214,9 +214,8 @@ TEST_CASE("wrong stored arrays are refused with the file") {
     return refusal("retrieval", file_key(file, more));
   };
   const std::string where = file + ": error: ";
-  CHECK(retrieval("") == where +
-                             "no array 'text_image_correspondence' says which of 4 images each "
-                             "of 5 texts belongs to");
+  CHECK(retrieval("") ==
+        where + "no array 'text_image_correspondence', which 4 images and 5 texts require");
   CHECK(retrieval("text_image_correspondence: owner") ==
         where + "'owner'[4] is 4, but there are 4 images");
   CHECK(retrieval("text_image_correspondence: short") ==
@@ -224,7 +223,7 @@ TEST_CASE("wrong stored arrays are refused with the file") {
   CHECK(retrieval("text_image_correspondence: wide") ==
         where + "array 'wide' is float32 (4, 7), expected a list of integers");
   CHECK(retrieval("image: wide") == where + "'wide' has vectors of 7, 'ztxt' of 3");
-  CHECK(retrieval("image: bad") == where + "array 'bad' holds nan or inf");
+  CHECK(retrieval("image: bad") == where + "array 'bad' contains nan or inf");
   CHECK(retrieval("image: owner") ==
         where + "array 'owner' has shape (5), expected rows of vectors");
   CHECK_THAT(retrieval("image: zimgs"), Catch::StartsWith(where + "unknown array 'zimgs' (did you "
@@ -238,7 +237,7 @@ TEST_CASE("wrong stored arrays are refused with the file") {
     return refusal("contrastive", file_key(file, more));
   };
   CHECK(contrastive("") == where + "'zimg' is (4, 3), but 'ztxt' is (5, 3)");
-  CHECK(contrastive("text: bad") == where + "array 'bad' holds nan or inf");
+  CHECK(contrastive("text: bad") == where + "array 'bad' contains nan or inf");
   CHECK(contrastive("text: zimg, mask: none") == where + "'none' leaves nothing");
   CHECK(contrastive("text: zimg, mask: m") == where + "there is no array 'm'");
   CHECK(contrastive("text: zimg, mask: short") == where + "'short' has 2 entries for 4 pairs");

@@ -1,5 +1,5 @@
-// What the tests of evaluators share: made-up data, evaluators from YAML, and a model that returns
-// what the data holds.
+// Helpers for evaluator tests: synthetic data, evaluators from YAML, and a model that returns its
+// inputs.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -36,7 +36,7 @@ inline NamedTensors examples(int64_t n, uint64_t seed = 1) {
 struct Measured {
   std::vector<std::pair<std::string, double>> values;
   std::vector<EvalDetails> details;
-  int64_t rows = 0;  // the examples that were predicted, without padding
+  int64_t rows = 0;  // predicted examples, without padding
   double at(const std::string& name) const {
     for (const auto& [each, value] : values) {
       if (each == name) return value;
@@ -53,7 +53,7 @@ struct Measured {
 
 // The model's outputs. logits are the batch's "logits" or, if it has none, the first five numbers
 // of the image; pre_logits are all its twelve numbers. Every value depends on one example only, so
-// that the bits do not depend on the batch.
+// the results are bit-identical in any batch.
 inline Outputs fake_outputs(const Batch& batch, const std::vector<std::string>& activations) {
   const at::Tensor flat = batch.at("image").flatten(1);
   Outputs outputs;
@@ -95,8 +95,8 @@ inline Measured measure(const std::string& type, const std::string& yaml) {
   return measure(*make_evaluator(type, yaml));
 }
 
-// Returns the text of the Error that the config, the probe or the run of an evaluator throws, "" if
-// there is none.
+// Returns the message of the Error that an evaluator's config, probe or run throws, "" if there is
+// none.
 inline std::string refusal(const std::string& type, const std::string& yaml,
                            Exit code = Exit::usage) {
   return error_of(

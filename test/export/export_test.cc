@@ -1,6 +1,6 @@
-// Export: there is a writer for every model; it refuses what it cannot write; a flexi_vit is
-// written as the plain vit of its seqhw. scripts/golden/check_export.py checks what other programs
-// compute.
+// Export: there is a writer for every model; it rejects what it cannot write; a flexi_vit is
+// written as the plain vit of its seqhw. scripts/golden/check_export.py checks the results of other
+// programs.
 #include "lib/export/export.h"
 
 #include <ATen/ATen.h>
@@ -43,7 +43,7 @@ std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, I
   auto model = Model::Registry::make(name, parse_config(yaml, "m"), Place(),
                                      ModelEnv{7, image.height, image.width, image.channels});
   init_parameters(*model, seed, std::nullopt);
-  for (auto& [path, parameter] : named_parameters(*model)) {  // no zero or one hides an error
+  for (auto& [path, parameter] : named_parameters(*model)) {  // zeros and ones could hide errors
     at::Tensor values = parameter.detach();
     values += 0.1 * at::randn(values.sizes(), at::detail::createCPUGenerator(values.numel() + seed),
                               at::kFloat);
@@ -88,7 +88,7 @@ TEST_CASE("export: every model can be written as ONNX, and the same weights give
     export_weights(what, "onnx", folder / "b");
     const std::string file = read_file(folder / "a");
     CHECK(file == read_file(folder / "b"));
-    // The whole of the parameters is in it: 4 bytes each, standardised or not.
+    // It contains all parameters: 4 bytes each, standardised or not.
     size_t bytes = 0;
     for (const auto& [path, value] : what.params) bytes += value.nbytes();
     CHECK(file.size() > bytes);
@@ -124,7 +124,7 @@ TEST_CASE("export: every format carries the same metadata") {
     REQUIRE(at != std::string::npos);
     CHECK(graph.compare(at + key.size() + 2, value.size(), value) == 0);  // field number, length
   }
-  // A vit knows its square image even if the run did not say.
+  // A vit's square image size is known even if the run did not record it.
   what.image = {};
   CHECK(!metadata_of(what).contains("bvtrain.image"));
   export_weights(what, "timm", folder / "timm");

@@ -34,8 +34,8 @@ import random_kills as kills
 
 ARCHIVE = os.path.join(kills.ROOT, "test/data/digits_40.tar.gz")
 FEATURES = "features: {image: image/encoded, label: image/class/label}, verify: always"
-# By name: the source, the op that decodes it, the file that is broken, and whether the file holds
-# many examples.
+# By name: the source, the op that decodes it, the broken file, and whether the file contains many
+# examples.
 SOURCES = {
     "image_folder": ("name: image_folder, data_dir: D/folder, split: train", "decode|", "folder/train/3/*", False),
     "tfrecord": (f"name: tfrecord, files: 'D/tfrecord/train-*', {FEATURES}", "decode|",

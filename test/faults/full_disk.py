@@ -149,7 +149,7 @@ class Trials:
         while run.poll() is None:
             try:
                 found = kills.rows(self.workdir) if os.path.exists(metrics) else []
-            except ValueError:  # half of a row is there
+            except ValueError:  # an incomplete row
                 found = []
             if found and int(found[-1]["step"]) >= step:
                 return
@@ -190,7 +190,7 @@ def main():
     parser.add_argument("--spells", type=int, default=100, help="runs on a disk that another program fills, "
                         "and as many with a spell")
     given = parser.parse_args()
-    if "BVTRAIN_OWN_MOUNTS" not in os.environ:  # mounts in a namespace of their own
+    if "BVTRAIN_OWN_MOUNTS" not in os.environ:  # mounts in a separate namespace
         os.environ["BVTRAIN_OWN_MOUNTS"] = "1"
         os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
     trials = Trials(given.binary)

@@ -138,7 +138,7 @@ def try_variant(binary, variant, errors, every, until):
     with multiprocessing.Pool(os.cpu_count()) as pool:
         for code, line, failed in pool.imap_unordered(try_call, jobs):
             codes[code] += 1
-            if code not in (0, 5):  # nothing noticed, or a failed write
+            if code not in (0, 5):  # nothing detected, or a failed write
                 unusual.append(f"{failed}: {code}")
             if line:
                 wrong.append(line)

@@ -50,7 +50,7 @@ VIT = ["model_name=vit", "model={variant: mu/4, pool_type: gap, posemb: learn}",
 CIFAR_PP = ('pad_to_shape([40, 40, 3], where="both")|random_crop(32)|flip_lr|value_range(-1, 1)'
             '|onehot(10, key="label", key_result="labels")|keep("image", "labels")')
 CIFAR = "{{name: cifar, data_dir: FOLDER/cifar, split: {}}}"
-# By name: values of the config, in which FOLDER is that of the variant, and the number of processes.
+# By name: config values, in which FOLDER is the variant's folder, and the number of processes.
 VARIANTS = {
     "plain": ([], 1),
     "ema": (["ema={decay: 0.9}", "evals.test.ema=true"], 1),
@@ -72,7 +72,7 @@ VARIANTS = {
     "long": (["total_steps=5000", "ckpt_steps=20", "evals.test.log_steps=100"], 1),
     "long_ranks": (["total_steps=2500", "ckpt_steps=20", "evals.test.log_steps=100"], 2),
 }
-# Of the variants that begin with "long": kills in a run, and the most seconds before each.
+# For the variants that begin with "long": kills per run, and the maximum seconds before each.
 LONG_KILLS, LONG_LENGTH = 55, 1.0
 
 

@@ -32,9 +32,9 @@ from io_errors import difference
 
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 143, "SIGUSR1": 75, "SIGPIPE": 0}
 HANDLED = "handled"  # the moment at which the program handles signals
-# By name: the number of processes, what makes the phase last (BVTRAIN_SLEEP_AT), what shows that it
-# has begun (a pattern of files, HANDLED, or the start of the process), and the seconds until the signal
-# comes. Which steps are saved depends on the speed of the machine, except for step 100, which is kept.
+# By name: the number of processes, what prolongs the phase (BVTRAIN_SLEEP_AT), what shows that it has
+# begun (a file pattern, HANDLED, or the start of the process), and the seconds until the signal. The
+# saved steps depend on the speed of the machine, except for step 100, which is kept.
 PHASES = {
     "loading": (1, "", "", (0, 0.1)),
     "building": (1, "", HANDLED, (0, 0.3)),

@@ -1,5 +1,5 @@
-// An ArrayRecord file: the first part of the input as it is, the second one as the data of a chunk
-// with right checksums, the third one as such a chunk in place of the table of contents.
+// An ArrayRecord file: the first part of the input unchanged, the second one as the data of a chunk
+// with correct checksums, the third one as such a chunk in place of the table of contents.
 #include "lib/input/sources/common/records/array_record_files.h"
 
 #include "test/fuzz/fuzz.h"

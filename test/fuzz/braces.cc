@@ -1,4 +1,4 @@
-// The names that a text with braces stands for.
+// Brace expansion of file names.
 #include "lib/input/sources/common/brace_expansion.h"
 
 #include "test/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// Calls every fuzz target with its corpus, with what fuzzing has found so far, and with the
-// beginnings of these files. What a target throws, or a check in it, fails the test.
+// Calls every fuzz target with its corpus, with the inputs that fuzzing has found so far, and with
+// prefixes of these files. An exception or a failed check in a target fails the test.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>

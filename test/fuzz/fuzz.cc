@@ -15,12 +15,12 @@
 namespace bv::test {
 namespace {
 
-// Made at the first use. Indexes are stored there too and not in the user's cache.
+// Created on first use. Indexes are also stored there and not in the user's cache.
 const MemoryFolder& folder() {
   static const MemoryFolder made;
   static const bool set_up = [] {
     setenv("XDG_CACHE_HOME", (made / "cache").c_str(), 1);
-    log::start(std::chrono::hours(24));  // a line of progress for each input would be slow
+    log::start(std::chrono::hours(24));  // a progress line for each input would be slow
     return true;
   }();
   static_cast<void>(set_up);

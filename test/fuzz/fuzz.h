@@ -1,13 +1,14 @@
-// Fuzz targets: functions that give any bytes to a parser. Each file <target>.cc holds one:
+// Fuzz targets: functions that pass arbitrary bytes to a parser. Each file <target>.cc contains
+// one:
 //
 //     FUZZ_TARGET(csv) { ... use `input` ... }
 //
 // In a build with BV_FUZZ (scripts/dev.sh fuzz) this defines LLVMFuzzerTestOneInput, and the file
-// becomes a program of libFuzzer. Otherwise the target is registered, and test_fuzz calls it with
-// every file of corpus/<target> and regression/<target> (corpus_test.cc).
+// becomes a libFuzzer program. Otherwise the target is registered, and test_fuzz calls it with
+// every file in corpus/<target> and regression/<target> (corpus_test.cc).
 //
-// A target must not throw. bv::Error is what a parser may do with bad bytes, so that targets call
-// parsers within errors_only(); any other exception is a finding.
+// A target must not throw. A parser may throw bv::Error for bad bytes, so targets call parsers
+// within errors_only(); any other exception is a finding.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ namespace bv::test {
 
 using FuzzInput = std::string_view;
 
-// Calls `parse`. An Error is what it may throw, unless its code says that it is a bug.
+// Calls `parse`, which may throw an Error, unless its code means a bug.
 template <class Parse>
 void errors_only(const Parse& parse) {
   try {

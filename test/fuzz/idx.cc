@@ -1,4 +1,4 @@
-// An IDX file, as it is and as a file that may be gzipped.
+// An IDX file, unchanged and as a file that may be gzipped.
 #include "lib/input/sources/common/idx.h"
 
 #include "test/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// The check of an image file by its head and tail.
+// The check of an image file's beginning and end.
 #include "lib/input/image/image_file_problem.h"
 
 #include "test/fuzz/fuzz.h"

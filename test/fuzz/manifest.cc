@@ -1,4 +1,4 @@
-// The manifest of a checkpoint, as it is and with the right checksum behind it.
+// A checkpoint manifest, unchanged and with a correct checksum appended.
 #include "lib/ckpt/manifest.h"
 
 #include "lib/ckpt/read_checkpoint.h"

@@ -1,4 +1,4 @@
-// An npy array, numbers or text.
+// An npy array of numbers or strings.
 #include "lib/ckpt/formats/npy.h"
 
 #include "lib/ckpt/formats/npy_text.h"

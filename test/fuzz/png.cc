@@ -1,4 +1,4 @@
-// A PNG file, as it is and with right checksums of its chunks: few other files get beyond them.
+// A PNG file, unchanged and with correct chunk checksums: few other files get past them.
 #include "lib/input/image/png.h"
 
 #include <libdeflate.h>

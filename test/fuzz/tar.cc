@@ -1,4 +1,4 @@
-// A tar file of webdataset.
+// A webdataset tar file.
 #include "test/fuzz/fuzz.h"
 
 using namespace bv::test;

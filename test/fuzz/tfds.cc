@@ -1,4 +1,4 @@
-// A data set of TFDS: dataset_info.json, features.json, label.labels.txt and a record.
+// A TFDS data set: dataset_info.json, features.json, label.labels.txt and a record.
 #include "test/fuzz/fuzz.h"
 #include "test/support/bad_data/record_writers.h"
 

@@ -1,4 +1,4 @@
-// A TFRecord file. The second part of the input becomes a record with right checksums.
+// A TFRecord file. The second part of the input becomes a record with correct checksums.
 #include "test/fuzz/fuzz.h"
 #include "test/support/bad_data/record_writers.h"
 

@@ -1,4 +1,4 @@
-// A weights file whose format its content shows: npz, safetensors, a pickle.
+// A weights file whose content determines its format: npz, safetensors, a pickle.
 #include "lib/ckpt/weights_file.h"
 
 #include "test/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// The program refuses what the tables of keys exclude: for each key with a range, a config with a
-// value just outside is an error at the place of that value.
+// The program rejects what the key tables exclude: for each key with a range, a config with a value
+// just outside it is an error at that value.
 #include <catch2/catch.hpp>
 
 #include "lib/config/load_config.h"

@@ -1,4 +1,4 @@
-// The types of keys: how they are read, said in words and written as JSON Schema.
+// Key types: how they are parsed, described and written as JSON Schema.
 #include "lib/help/key_type.h"
 
 #include <catch2/catch.hpp>
@@ -26,9 +26,9 @@ TEST_CASE("a type is said in words") {
   CHECK(words("float 0<..100") == "number above 0 and at most 100");
   CHECK(words("float 0<..<1") == "number above 0 and below 1");
   CHECK(words("float -1..0.5") == "number from -1 to 0.5");
-  CHECK(words("list of string") == "list of text");
+  CHECK(words("list of string") == "list of string");
   CHECK(words("list of (int >= 1 | null)") == "list of integer of at least 1 or null");
-  CHECK(words("list of [string, float]") == "list of [text, number]");
+  CHECK(words("list of [string, float]") == "list of [string, number]");
   CHECK(words("bool | 'a b' | null") == "true or false, a b or null");
   CHECK(words("map") == "mapping");
   CHECK(words("map of input.data") == "mapping");

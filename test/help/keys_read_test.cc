@@ -1,6 +1,6 @@
-// What configs read is what the tables of keys say: each key has a row, and the row has the default
-// of the read. The keys come from --explain of every config of the repository, and of small ones
-// that name every plug-in.
+// The keys that are read match the key tables: each key has a row, and the row has the default of
+// the read. The keys come from --explain of every config in the repository, and of small ones that
+// name every plug-in.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -35,7 +35,7 @@ std::vector<ReadKey> reads_of(const Config& config) {
   return reads;
 }
 
-// Returns the rows that may describe the key `parts[at...]` of the mapping whose table is at
+// Returns the rows that may describe the key `parts[at...]` of the mapping with the table at
 // `place`.
 std::vector<const KeyText*> rows_at(const std::string& place, const std::vector<std::string>& parts,
                                     size_t at);
@@ -101,7 +101,7 @@ nlohmann::json value_of(std::string_view yaml) {
 
 bool same_default(const KeyText& key, const std::string& read) {
   if (key.fallback.starts_with("= ")) return true;  // computed: differs from config to config
-  // A mapping has no default of its own; "{}" says that it may be left out.
+  // A mapping has no own default; "{}" means that it is optional.
   if (key.fallback == "required" || key.fallback == "none" || key.fallback == "{}")
     return read == "-" || read == "\"\"";
   const std::string quoted = '"' + std::string(key.fallback) + '"';  // a word that is no text
@@ -114,7 +114,7 @@ void check_reads(const Config& config) {
   CHECK(!reads.empty());
   for (const ReadKey& read : reads) {
     INFO(read.path << ", default " << read.fallback << ", read at " << read.source);
-    if (read.path == "total_percent") continue;  // read only to be refused
+    if (read.path == "total_percent") continue;  // read only to be rejected
     const std::vector<const KeyText*> rows = rows_of(read.path);
     CHECK(!rows.empty());
     const bool agrees = std::any_of(rows.begin(), rows.end(), [&](const KeyText* key) {
@@ -167,7 +167,7 @@ void check_small(const std::vector<Override>& sets) {
   try {
     build(config);
   } catch (const Error& error) {
-    // A plug-in may need more keys than these; what it did read counts.
+    // A plug-in may need more keys than these; the keys that it read count.
     INFO(error.what());
     CHECK(error.code() == Exit::usage);
   }

@@ -1,8 +1,10 @@
-// The tables of keys are complete and sound.
+// The key tables are complete and valid.
 #include <catch2/catch.hpp>
 
+#include <map>
 #include <set>
 
+#include "lib/config/familiar_table.h"
 #include "lib/config/load_config.h"
 #include "lib/evals/evaluator.h"
 #include "lib/help/catalog.h"
@@ -14,6 +16,8 @@
 #include "lib/optim/optimizer.h"
 #include "lib/optim/schedule.h"
 #include "lib/tasks/task.h"
+#include "lib/util/text.h"
+#include "test/support/text.h"
 
 using namespace bv;
 
@@ -50,6 +54,22 @@ TEST_CASE("each plug-in has one table, and each table a plug-in") {
     const bool plugin = table.place.find(": ") != std::string_view::npos;
     INFO(table.place);
     CHECK((!plugin || places.insert(table.place).second));
+  }
+}
+
+TEST_CASE("names of other trainers are no names of plug-ins, and their replacements are") {
+  const std::map<std::string, std::string> mappings = {
+      {"model", "model"}, {"data source", "input.data"}, {"op", "pp"},
+      {"loss", "loss"},   {"optimizer", "optax"},        {"decay_type", "schedule"},
+      {"task", ""},       {"evaluator", "evals.*"}};
+  const std::string table = test::replace_all(std::string(kFamiliarNames), "\n    ", " ");
+  for (const std::string& line : split(table, '\n')) {
+    const std::vector<std::string> fields = split(line, '|');
+    if (fields.size() != 4) continue;
+    INFO(line);
+    const std::set<std::string> names = registered(mappings.at(trim(fields[0])));
+    CHECK(names.contains(trim(fields[2])));
+    for (const std::string& word : split(trim(fields[1]), ' ')) CHECK(!names.contains(word));
   }
 }
 

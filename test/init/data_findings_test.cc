@@ -1,4 +1,4 @@
-// What `bvtrain init` finds in folders of every kind, and what it says of those that it cannot use.
+// What `bvtrain init` finds in folders of every kind, and its messages about unusable ones.
 #include "lib/init/data_findings.h"
 
 #include <ATen/core/Tensor.h>
@@ -114,7 +114,7 @@ TEST_CASE("broken files are found by their ends and by decoding, and empty class
   write_class(dir.path(), "b", 4, 200);
   dir.make("c");
   dir.write("a/cut.jpg", plain_jpeg(16, 16, 9).substr(0, 200));
-  // The head and the tail are those of a PNG file, but the pixels between them are missing.
+  // The beginning and end are those of a PNG file, but the pixels between them are missing.
   std::string png = png_of(at::full({8, 8, 3}, 7, at::kByte));
   const size_t data = png.find("IDAT");
   png.replace(data + 4, 8, "brokenxx");
@@ -239,7 +239,7 @@ TEST_CASE("npz files: one that is sorted by class, two files, two prefixes") {
   // "train" is not a word of this name.
   std::filesystem::rename(dir / "train.npz", dir / "constrain.npz");
   CHECK(contains(problem(dir), "their names do not say which are for training"));
-  // What stands in the way of other kinds of data is said, too.
+  // Problems with other kinds of data are also reported.
   dir.write("1.jpg", plain_jpeg(8, 8, 9));
   dir.write("t.csv", "image,label\n1.jpg,0.5\n");
   const std::string both_problems = problem(dir);
@@ -325,10 +325,10 @@ TEST_CASE("folders without usable data are refused in one line") {
   CHECK(problem(dir) == "is empty");
   dir.write("1.jpg", plain_jpeg(8, 8, 9));
   CHECK(problem(dir, "1.jpg") == "is a file; give the folder that holds the data");
-  CHECK(problem(dir) ==
-        "has 1 image, but no class folders: move the images of each class into a "
-        "folder of their own, " +
-            dir.path() + "/<class>/*.jpg");
+  CHECK(
+      problem(dir) ==
+      "has 1 image, but no class folders: move the images of each class into a separate folder, " +
+          dir.path() + "/<class>/*.jpg");
   std::filesystem::rename(dir / "1.jpg", dir / "notes.txt");
   CHECK(problem(dir) ==
         "has no data that can be trained on; expected the binary files of CIFAR (data_batch_1.bin "
@@ -343,15 +343,15 @@ TEST_CASE("folders without usable data are refused in one line") {
   write_class(dir.path(), "dog", 5, 20);
   write_idx(dir.path(), "train", 9);
   CHECK(problem(dir) ==
-        "holds data of several kinds (IDX files, as of MNIST; image folder, "
-        "<class>/<file>): move them into folders of their own");
+        "holds data of several kinds (IDX files, as of MNIST; image folder, <class>/<file>): move "
+        "them into separate folders");
 
   const TempFolder flat;
   write_class(flat.path(), "train", 5, 20);
   write_class(flat.path(), "test", 5, 20);
   CHECK(problem(flat) ==
         "has images directly in test, train, without class folders: move the images of each class "
-        "into a folder of their own, test/<class>/*.jpg");
+        "into a separate folder, test/<class>/*.jpg");
   // Other folders do not make classes of them.
   write_class(flat.path(), "samples", 2, 20);
   CHECK(contains(problem(flat), "has images directly in test, train, without class folders"));
@@ -365,7 +365,7 @@ TEST_CASE("folders without usable data are refused in one line") {
   write_class(classes.path(), "text", 5, 200);
   CHECK(inspect_data(classes.path()).classes.size() == 2);
 
-  // Classes beside a split would be left out.
+  // Classes next to a split would be left out.
   const TempFolder mixed;
   for (const char* name : {"cat", "dog"}) {
     write_class(mixed.path(), name, 5, 20);
@@ -384,7 +384,7 @@ TEST_CASE("folders without usable data are refused in one line") {
   write_class(outer / "archive/photos", "cat", 2, 20);
   CHECK(problem(outer, "archive") ==
         fmt::format("holds no data itself (did you mean '{0}/archive/photos'?)", outer.path()));
-  // Nobody knows which of two is meant.
+  // It is ambiguous which of the two is meant.
   write_class(outer / "archive/birds", "wren", 2, 20);
   CHECK(problem(outer, "archive") ==
         fmt::format("holds no data itself, but several of its folders do, such as "

@@ -1,4 +1,4 @@
-// Small data sets in every form that `bvtrain init` knows.
+// Small data sets in every format that `bvtrain init` supports.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -20,7 +20,7 @@ inline std::string plain_jpeg(int64_t height, int64_t width, int shade, bool col
   return text_of(encode_jpeg(image, 95));
 }
 
-// Writes `count` images into <folder>/<name>/. The shade makes the classes easy to tell apart.
+// Writes `count` images into <folder>/<name>/. The shade makes the classes easy to distinguish.
 inline void write_class(const std::string& folder, const std::string& name, int count, int shade,
                         int64_t height = 16, int64_t width = 16, bool colour = true) {
   for (int i = 0; i < count; ++i)

@@ -1,4 +1,4 @@
-// The model that `bvtrain init --from` reads out of weights: its config has the same parameters.
+// The model that `bvtrain init --from` derives from weights: its config has the same parameters.
 #include "lib/init/pretrained.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kFile = "w.npz";
 
-// Returns the parameters of a model, with values that take next to no memory.
+// Returns the parameters of a model, with values that take almost no memory.
 NamedTensors parameters(const std::string& name, const std::string& model, ModelEnv env) {
   const auto made = Model::Registry::make(name, parse_config(model, "model"), Place(), env);
   NamedTensors tree;
@@ -66,7 +66,7 @@ TEST_CASE("a vit of any size and pooling is found by its parameters") {
   CHECK(found.model == "{variant: B/16, pool_type: tok}");
   CHECK(found.image == ImageSides{224, 224});
   CHECK(found.patch == 16);
-  // timm's fused kernels do not show the number of heads: it is the usual one for the width.
+  // timm's fused kernels do not reveal the number of heads: it is the usual one for the width.
   found = check_found(to_timm(base), base, {10, 224, 224, 3});
   CHECK(found.model == "{variant: B/16, pool_type: tok}");
 }
@@ -128,7 +128,7 @@ TEST_CASE("a file of bvtrain export tells its model, image size and values") {
   write_safetensors(file, {{"params/head/bias", at::ones({2})}}, to_metadata(card));
   CHECK(error_of([&] { inspect_weights(file); }) ==
         file +
-            ": error: does not tell how its images were preprocessed, as it has no pp_fn; write "
+            ": error: does not record how its images were preprocessed, as it has no pp_fn; write "
             "pp, pp_fn and model_init yourself");
 }
 

@@ -1,4 +1,4 @@
-// The recipes for made-up findings, and the YAML that is made of them.
+// The recipes for made-up findings, and the YAML generated from them.
 #include "lib/init/starter_recipe.h"
 
 #include <ATen/ATen.h>
@@ -241,7 +241,7 @@ TEST_CASE("fine-tuning scales the values of the new data to the range of the old
   CHECK(pp(floats, torchvision) ==
         grey + "value_range(0, 1, 0, 1)|resize(128)|vgg_value_range(mean=[0.5])");
 
-  // Pixels that are added get the least value at their place.
+  // Padding pixels get the minimum value at their place in pp.
   floats.images.channels = from.channels = 1;
   const auto affine = [&](const std::string& old) {
     from.scaling = scaling_in(old, from.path);
@@ -260,7 +260,7 @@ TEST_CASE("fine-tuning scales the values of the new data to the range of the old
   for (const DataFindings& found : {files, bytes}) {
     CHECK(error_of([&] { pp(found, "resize(8)"); }) ==
           "w.npz: error: was trained on images that no op such as value_range scaled, so it does "
-          "not tell the range of their values; write pp, pp_fn and model_init yourself");
+          "not record the range of their values; write pp, pp_fn and model_init yourself");
   }
 }
 

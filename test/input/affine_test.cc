@@ -38,7 +38,7 @@ double plain_pixel(const at::Tensor& image, const AffineMap& map, double fill, i
   return upper * (1 - fy) + lower * fy;
 }
 
-// An image with one soft spot in the middle.
+// An image with one soft spot in the centre.
 at::Tensor spot(int64_t side) {
   at::Tensor image = at::zeros({side, side, 1}, at::kFloat);
   const double middle = static_cast<double>(side - 1) / 2;
@@ -52,7 +52,7 @@ at::Tensor spot(int64_t side) {
   return image;
 }
 
-// Returns the centre of mass, relative to the middle.
+// Returns the centre of mass, relative to the image centre.
 std::pair<double, double> centre(const at::Tensor& image) {
   double sum = 0, sum_y = 0, sum_x = 0;
   const double middle = static_cast<double>(image.size(0) - 1) / 2;

@@ -1,5 +1,5 @@
-// Every broken data set of the catalogue (test/support/bad_data) gives its error: one line, of the
-// right class, within bounds of time and memory, and nothing is written beside the data.
+// Every broken data set of the catalogue (test/support/bad_data) gives its error: one line, with
+// the correct class, within time and memory limits, and nothing is written next to the data.
 #include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ using namespace bv::test;
 
 namespace {
 
-constexpr rlim_t kMostMemory = rlim_t{1} << 30;  // bytes beyond what the process has
+constexpr rlim_t kMostMemory = rlim_t{1} << 30;  // bytes beyond current use
 constexpr double kMostSeconds = kSanitized ? 20 : 2;
 
 struct Outcome {
@@ -75,7 +75,7 @@ TEST_CASE("every broken data set of the catalogue gives its error", "[bad_data]"
   const OwnIndexCache cache;
   const BadDataTable table = all_bad_data();
   CHECK(table.size() >= 150);
-  // What is made once per process does not count as memory of the data.
+  // Allocations that happen once per process do not count as memory of the data.
   at::zeros({1}).add(1);
   std::set<std::string> names;
   for (const BadData& bad : table) {

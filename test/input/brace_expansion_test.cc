@@ -17,7 +17,7 @@ std::string problem(const std::string& text) {
 
 }  // namespace
 
-// The expected lists are what bash prints for `echo <text>`.
+// The expected lists are bash's output for `echo <text>`.
 TEST_CASE("braces stand for what a shell makes of them", "[braces]") {
   CHECK(brace_expansion("a.tar") == Names{"a.tar"});
   CHECK(brace_expansion("") == Names{""});
@@ -45,7 +45,7 @@ TEST_CASE("braces stand for what a shell makes of them", "[braces]") {
 TEST_CASE("as many names as allowed, and no more", "[braces]") {
   CHECK(brace_expansion("{1..1000000}").size() == 1'000'000);
   const std::string many =
-      "stands for more than 1000000 files, or their names take more than 256 MiB";
+      "expands to more than 1000000 files, or their names take more than 256 MiB";
   for (const char* text : {"{0..1000000}", "{1..1000}{1..1001}", "{{1..600000},{1..600000}}",
                            "{-99999999999999999..99999999999999999}"})
     CHECK(problem(text) == "error: '" + std::string(text) + "' " + many);
@@ -66,6 +66,6 @@ TEST_CASE("braces that mean nothing are errors", "[braces]") {
                            "{1...3}", "{ 1..3}", "{1..99999999999999999999}"})
     CHECK_THAT(problem(text), Catch::Contains("is neither a range"));
   CHECK(problem("{{1..2}}") == "error: '{{1..2}}': braces without a range or a ',' at character 1");
-  CHECK_THAT(problem(std::string(33, '{')), Catch::Contains("more than 32 braces in each other"));
+  CHECK_THAT(problem(std::string(33, '{')), Catch::Contains("braces nested more than 32 deep"));
   CHECK_THAT(problem(std::string(100'000, '{')), Catch::Contains("more than 32 braces"));
 }

@@ -1,5 +1,5 @@
-// TFRecord files with a record that is broken: skip_errors, a quarantine list and `bvtrain data
-// check` accept it, and other runs say at the start what is wrong.
+// TFRecord files with a broken record: skip_errors, a quarantine list and `bvtrain data check`
+// accept it, and other runs report the problem at the start.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
@@ -29,7 +29,7 @@ std::string record(uint64_t label) { return tfrecord(example(label)); }
 // A record whose frame has a flipped bit: it is no Example any more, and its checksum is wrong.
 std::string damaged_record(uint64_t label) { return flipped(record(label), 12); }
 
-// A folder with the data set of TFDS `d` of one file, and an index cache of its own.
+// A folder with the one-file TFDS data set `d`, and its own index cache.
 struct Records : MemoryFolder {
   Records() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
   ~Records() { unsetenv("XDG_CACHE_HOME"); }
@@ -82,7 +82,7 @@ struct Records : MemoryFolder {
 
 std::string at_second() { return fmt::format("{} @ offset {}", Records::kShard, record(1).size()); }
 
-// What only the source tfrecord says at the end: tfds looks at its files later.
+// The hint that only the source tfrecord appends: tfds checks its files later.
 std::string hint(const std::string& source) {
   return source == "tfds" ? "" : " (input.skip_errors: N skips up to N such examples)";
 }
@@ -111,7 +111,7 @@ TEST_CASE("a record that is no Example is an example that fails, without a label
     CHECK(text->labels() == Labels{4, kNo});
     CHECK_THAT(records.local(error_of([&] { text->read(1); }, Exit::data)),
                Catch::StartsWith(at_second() + ": error: "));
-    // Nobody can say where the records behind a wrong length begin.
+    // After a wrong length, the start of the next record is unknown.
     records.file(record(4) + flipped(record(5), 0) + record(6), 3);
     CHECK(records.local(error_of([&] { records.open(source, /*keep_broken=*/true); })) ==
           at_second() + ": error: the checksum of a record's length is wrong");
@@ -133,7 +133,7 @@ TEST_CASE("whichever bit of a record is flipped, only this example is lost", "[f
       CHECK(records.local(error_of([&] { data->read(1); }, Exit::data)) ==
             at_second() + ": error: " + kWrongData);
       CHECK(data->read(2).size() == 2);
-      // Without skip_errors it is noticed at the start, or when the example is read.
+      // Without skip_errors it is detected at the start, or when the example is read.
       const std::string strict = records.problem(source);
       CHECK((strict.empty() || strict == at_second() + ": error: " + kWrongData + hint(source)));
       CHECK(strict.empty() == (data->labels()[1] != kNo));

@@ -1,5 +1,5 @@
-// Images that stay bytes until the step: the loader leaves out their normalization, and the step
-// does it.
+// Images that stay uint8 until the step: the loader skips their normalization, and the step does
+// it.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What `bvtrain data` finds out about data sets: broken examples, and what the others are.
+// What `bvtrain data` reports about data sets: broken examples, and statistics of the others.
 #include "lib/input/check/check_data.h"
 
 #include <ATen/ops/cat.h>
@@ -222,7 +222,7 @@ TEST_CASE("alpha is seen in PNG and WebP files") {
   CHECK(has_alpha(bytes_of(webp_of(at::full({4, 4, 4}, 9, at::kByte), true))));
   CHECK_FALSE(has_alpha(bytes_of(webp_of(at::full({4, 4, 3}, 9, at::kByte), true))));
   CHECK_FALSE(has_alpha(bytes_of(flat_jpeg(3))));
-  // A transparent colour stands before the pixels, whose chunk begins behind the header's.
+  // A transparent colour precedes the pixels, whose chunk begins after the header's.
   const std::string opaque = png_of(at::full({4, 4, 3}, 9, at::kByte));
   const std::string colour = number_text(6, 4, false) + "tRNS" + std::string(6 + 4, '\0');
   CHECK(has_alpha(bytes_of(opaque.substr(0, 33) + colour + opaque.substr(33))));

@@ -13,7 +13,7 @@ namespace {
 
 using Bounds = std::vector<std::pair<int64_t, int64_t>>;
 
-// A source that knows its labels. If `sorted`, they are sorted by class, as in an image folder.
+// A source with known labels. If `sorted`, they are sorted by class, as in an image folder.
 class Labelled : public FakeSource {
  public:
   Labelled(std::vector<int64_t> labels, bool sorted = false)
@@ -70,7 +70,7 @@ TEST_CASE("label_bounds are indices of the data set, also for slices") {
   CHECK(dataset(std::make_shared<FakeSource>(4))->label_bounds().empty());
   CHECK(slice({1, 0, 0, 2, 0, 2}, "train")->label_bounds(2) ==
         Bounds{{1, 0}, {2, 0}, {3, 2}, {5, 2}});
-  // In the order of the permutation from which slices of sorted sources are cut.
+  // In the order of the permutation by which sorted sources are sliced.
   std::vector<int64_t> sorted(100);
   for (int64_t i = 0; i < 100; ++i) sorted[i] = i / 10;
   const auto part = slice(sorted, "train[20:60]", true);

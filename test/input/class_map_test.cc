@@ -1,4 +1,4 @@
-// Labels go by the names of the classes: ClassMap, and data sets that use one.
+// Labels are matched by class name: ClassMap, and data sets that use one.
 #include "lib/input/class_map.h"
 
 #include <ATen/ATen.h>

@@ -48,14 +48,14 @@ TEST_CASE("csv: names of classes are sorted by bytes", "[csv]") {
   CHECK(labels_of(*fixed) == std::vector<int64_t>{0, 2, 0});
   CHECK(folder.problem(text, "classes: [dog, cat]\n") ==
         "t.csv:3:14: error: unknown class 'Cat' (did you mean 'cat'?); known: dog, cat");
-  // With numbers in the file they are the names of the numbers.
+  // With numbers in the file, `classes` gives the names of the numbers.
   const std::string numbers = "path,class\nimages/a.jpg,1\nimages/b.jpg,0\n";
   CHECK(folder.data(numbers, "classes: [dog, cat]\n")->class_names() == Names{"dog", "cat"});
   CHECK(labels_of(*folder.data(numbers, "classes: [dog, cat]\n")) == std::vector<int64_t>{1, 0});
   CHECK(labels_of(*folder.data(numbers, "classes: ['1', '0']\n")) == std::vector<int64_t>{0, 1});
   CHECK(folder.problem("path,class\nimages/a.jpg,2\n", "classes: [dog, cat]\n") ==
         "t.csv:2:14: error: unknown class '2'; known: dog, cat");
-  // Numbers with zeros before them are names, also beside others.
+  // Numbers with leading zeros are names, even next to others.
   CHECK(folder.data("path,class\nimages/a.jpg,10\nimages/b.jpg,09\n")->class_names() ==
         Names{"09", "10"});
 }
@@ -85,8 +85,8 @@ TEST_CASE("csv: a single name among many numbers is suspicious", "[csv]") {
   for (int i = 0; i < 100; ++i) text += fmt::format("images/a.jpg,{}\n", i % 3);
   CHECK(folder.remarks(text).empty());
   CHECK(folder.remarks(text + "images/b.jpg,x\n") ==
-        Names{"t.csv: 1 of 101 labels is no number, such as 'x' in line 102: "
-              "all labels are taken as names of classes"});
+        Names{"t.csv: 1 of 101 labels is no number, such as 'x' in line 102: all labels are taken "
+              "as class names"});
   CHECK(folder.remarks(text + "images/b.jpg,x\nimages/b.jpg,y\n").empty());
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("csv: several labels in a cell", "[csv]") {
   CHECK(labels(*blanks, 0).equal(at::tensor({0.F, 1.F, 1.F})));
   CHECK(labels(*blanks, 1).equal(at::tensor({0.F, 0.F, 0.F})));
   CHECK_FALSE(blanks->read(0).contains("label"));
-  // A bar anywhere makes blanks parts of names.
+  // A bar anywhere makes blanks part of names.
   const auto bars =
       folder.data("image,label\nimages/a.jpg,traffic light\nimages/b.jpg,car | traffic light\n",
                   "multilabel: true\n");

@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Returns the cells of all rows of a text.
+// Returns the cells of all rows of a CSV string.
 std::vector<Names> rows_of(const std::string& text, char delimiter = ',') {
   std::vector<Names> rows;
   for (size_t at = 0; at < text.size();) {

@@ -1,4 +1,4 @@
-// What the tests of the source csv share.
+// Helpers for the tests of the source csv.
 #pragma once
 
 #include "test/input/manifest_support.h"
@@ -19,7 +19,7 @@ struct CsvFolder : ManifestFolder {
   }
 };
 
-// Returns the class numbers of all examples, empty if the source does not know them.
+// Returns the class numbers of all examples; empty if the source does not have them.
 inline std::vector<int64_t> labels_of(const Dataset& data) {
   const at::Tensor labels = data.source().labels(0);
   if (!labels.defined()) return {};

@@ -31,7 +31,7 @@ TEST_CASE("csv: which columns are taken", "[csv]") {
         "t.csv:1:1: error: no column 'imgs' for `path` (did you mean 'img'?); columns: img, label, "
         "c");
   CHECK(folder.data("img,lbl,c\n" + rows, "path: img\nlabel: lbl\n")->read(0).size() == 3);
-  // Features that would hide others are left out with a remark.
+  // Features that would hide others are left out with a note.
   CHECK(folder.remarks("file,label,image\n" + rows, "path: file\n") ==
         Names{"t.csv: the column 'image' is left out, because other columns "
               "make the feature 'image'"});
@@ -42,7 +42,7 @@ TEST_CASE("csv: which columns are taken", "[csv]") {
   CHECK(folder.remarks(",image,label\n0,images/a.jpg,1\n") ==
         Names{"t.csv: column 1 has no name and is left out"});
   CHECK(folder.remarks("image;label\nimages/a.jpg;1\n") ==
-        Names{"t.csv: cells are separated by ';', judged by the header"});
+        Names{"t.csv: cells are separated by ';', detected from the header"});
   CHECK(folder.remarks("image\tlabel\nimages/a.jpg\t1\n", "delimiter: tab\n").empty());
   CHECK(folder.problem("image,label\nimages/a.jpg,1\n", "delimiter: ','\nfolder: /nonexistent\n") ==
         "t.yaml:4:9: error: no such folder: '/nonexistent'");
@@ -130,12 +130,12 @@ TEST_CASE("csv: a row of more than 16 MiB", "[csv]") {
 TEST_CASE("csv: images that do not exist", "[csv]") {
   const CsvFolder folder;
   const auto of = [&](const std::string& rows) { return folder.problem("image,label\n" + rows); };
-  const std::string hint = "; `folder` says where the paths begin";
+  const std::string hint = "; paths are relative to `folder`";
   CHECK(of("a.jpg,1\nimages/b.jpg,2\n") == "t.csv:2:1: error: no file 'a.jpg'" + hint);
   CHECK(of("images/a,1\nimages\\b.jpg,2\n") ==
         "t.csv:2:1: error: no file 'images/a' (did you mean 'images/a.jpg'?)" + hint +
             "\nt.csv:3:1: error: no file 'images\\b.jpg' (write / in place of \\)" + hint);
-  // Between the first and the last row they are noticed when they are read.
+  // Between the first and the last row they are detected when they are read.
   const auto data = folder.data("image,label\nimages/a.jpg,1\nimages/x.jpg,2\nimages/b.jpg,3\n");
   CHECK(folder.local(error_of([&] { data->read(1); }, Exit::data)) ==
         "t.csv:3: error: can't read 'images/x.jpg': no such file");
@@ -182,7 +182,7 @@ TEST_CASE("csv: splits", "[csv]") {
   CHECK(folder.local(val->describe(1)) == "t.csv:4");
   CHECK(val->class_names() == Names{"ant", "cat", "dog"});
   CHECK(val->read(1).at("label").item<int64_t>() == 0);
-  CHECK(val->read(1).size() == 2);  // the split is no feature
+  CHECK(val->read(1).size() == 2);  // the split is not a feature
   CHECK(val->source().labels(1).equal(at::tensor({1, 0}, at::kLong)));
   CHECK(folder.data(text)->read(0).contains("part"));
   CHECK(folder.data(text, "split: 'all[1:]'\n")->size() == 2);
@@ -242,12 +242,12 @@ TEST_CASE("csv: the stored index gives the same data set", "[csv]") {
     CHECK(same_bits(again->read(i), first->read(i)));
     CHECK(again->describe(i) == first->describe(i));
   }
-  // Other settings have an index of their own.
+  // Other settings have a separate index.
   CHECK(folder.open_file(file, "classes: [dog, cat]\n")->class_names() == Names{"dog", "cat"});
-  // The first and the last image are looked for again.
+  // The first and the last image are checked again.
   std::filesystem::remove(folder / "images/c.jpg");
   CHECK(folder.local(error_of([&] { folder.open_file(file, rest); })) ==
-        "t.csv:5:1: error: no file 'images/c.jpg'; `folder` says where the paths begin");
+        "t.csv:5:1: error: no file 'images/c.jpg'; paths are relative to `folder`");
 }
 
 TEST_CASE("csv, jsonl and image_folder give equal examples", "[csv][jsonl]") {
@@ -302,15 +302,14 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
   std::filesystem::rename(folder / "more.csv", folder / "test.csv");
   CHECK(found()->train == DataKeys{{"fname", folder / "my_train.csv"}});
   CHECK(found()->validation == DataKeys{{"fname", folder / "test.csv"}});
-  // A list of what class folders hold is left to image_folder.
+  // A list of the content of class folders is left to image_folder.
   std::filesystem::remove(folder / "my_train.csv");
   folder.write("test.csv", "image,label\nimages/a.jpg,images\n");
   CHECK_FALSE(found());
   folder.write("test.csv", "image,label\nimages/a.jpg,0.5\n");
-  CHECK(error_of(found) ==
-        (folder / "test.csv") +
-            ": error: has labels such as 0.5, the targets of a regression: write "
-            "the config yourself, with `name: csv`");
+  CHECK(error_of(found) == (folder / "test.csv") +
+                               ": error: has labels such as 0.5, which are regression targets: "
+                               "write the config yourself, with `name: csv`");
   folder.write("test.csv", "image,label,split\nimages/a.jpg,cat,train\n");
   CHECK(error_of(found) == (folder / "test.csv") +
                                ": error: has a column `split`, so not all rows are for training: "

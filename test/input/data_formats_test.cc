@@ -167,7 +167,7 @@ TEST_CASE("an index that is stored is used until a file changes", "[formats]") {
   };
   CHECK(stored() == 1);
   CHECK(open_data(section)->labels_of_splits().size() == 10);
-  // A file that is cut off is seen, although an index of it is stored.
+  // A truncated file is detected, although its index is stored.
   std::filesystem::resize_file(shard, 3000);
   CHECK_THAT(error_of([&] { open_data(section)->labels_of_splits(); }),
              Catch::StartsWith(shard + " @ offset ") &&
@@ -205,12 +205,12 @@ TEST_CASE("broken TFRecord files are told with file and offset", "[formats]") {
                               "first length is wrong");
   CHECK(opened(good + good.substr(0, 100))
             .starts_with(shard + " @ offset 6117: error: the file ends inside a record of "));
-  // A whole record too many.
+  // One whole record too many.
   uint64_t size = 0;
   std::memcpy(&size, good.data(), 8);
   CHECK(opened(good + good.substr(0, size + 16)) ==
         shard + ": error: holds 21 examples, but dataset_info.json says 20");
-  // Data that changed is found when it is read, at the example.
+  // Changed data is detected when the example is read.
   broken = good;
   broken[60] ^= 1;
   write(shard, broken);
@@ -219,7 +219,7 @@ TEST_CASE("broken TFRecord files are told with file and offset", "[formats]") {
   CHECK(error_of([&] { data->read(0); }, Exit::data) ==
         shard + " @ offset 0: error: the checksum of the record's data is wrong");
   CHECK(data->describe(0) == shard + " @ offset 0");
-  // A record that changes after it was read once is found with `always` only.
+  // A record that changes after it was read once is detected only with `always`.
   write(shard, good);
   const auto once = open_data(section);
   const auto always = open_data("{name: tfds, data_dir: " + version + ", verify: always}");
@@ -281,7 +281,7 @@ TEST_CASE("folders that are no TFDS data set are told", "[formats]") {
   CHECK(open_error("name: digits_40:2.0.0\ndata_dir: " + root) ==
         "t.yaml:1:7: error: '" + root + "/digits_40' has no version 2.0.0; there are: 1.0.0");
   CHECK(open_error("name: ../digits_40\ndata_dir: " + root)
-            .starts_with("t.yaml:1:7: error: '../digits_40' is not a name of TFDS"));
+            .starts_with("t.yaml:1:7: error: '../digits_40' is not a TFDS name"));
   CHECK(open_error("{name: tfds}") == "t.yaml: error: data_dir: missing: a string is required");
   const std::string info = version + "/dataset_info.json", good = read_file(info);
   const auto with_info = [&](const std::string& text) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kOrder = 77;
 
-// Returns labels with counts[k] examples of class k, mixed up.
+// Returns shuffled labels with counts[k] examples of class k.
 std::vector<int64_t> labels_of(const std::vector<int64_t>& counts) {
   std::vector<int64_t> labels;
   for (size_t k = 0; k < counts.size(); ++k)
@@ -46,7 +46,7 @@ double chi_square(const std::vector<int64_t>& picked, const std::vector<int64_t>
   return statistic;
 }
 
-// Checks that every pass over the examples of each class has all of them once.
+// Checks that every pass over the examples of a class contains each of them once.
 void check_passes(const std::vector<int64_t>& picked, const std::vector<int64_t>& labels) {
   std::map<int64_t, std::set<int64_t>> seen;
   int64_t passes = 0;
@@ -65,7 +65,7 @@ void check_passes(const std::vector<int64_t>& picked, const std::vector<int64_t>
 TEST_CASE("balanced classes have equal shares, exactly in each block") {
   const std::vector<int64_t> labels = labels_of({500, 100, 20, 3, 1});
   const auto sampler = sample_classes(labels, ClassShares::equal);
-  constexpr int64_t kBlock = 1025;  // the least multiple of 5 from 1024 on
+  constexpr int64_t kBlock = 1025;  // the smallest multiple of 5 from 1024 on
   const std::vector<int64_t> picked = picks(*sampler, 4 * kBlock);
   for (int64_t block = 0; block < 4; ++block) {
     std::map<int64_t, int64_t> counts;
@@ -73,7 +73,7 @@ TEST_CASE("balanced classes have equal shares, exactly in each block") {
     for (int64_t k = 0; k < 5; ++k) CHECK(counts[k] == kBlock / 5);
   }
   check_passes(picked, labels);
-  // Within a block the classes come at random: 99.9 % of such statistics are below 18.5.
+  // Within a block the classes are in random order: 99.9 % of such statistics are below 18.5.
   for (const int64_t first : {100, 300, 700}) {
     const std::vector<int64_t> some(picked.begin(), picked.begin() + first);
     CHECK(chi_square(some, labels, {1, 1, 1, 1, 1}) < 18.5);

@@ -76,7 +76,7 @@ TEST_CASE("IDX files, plain and gzipped, of rank 3 and 4", "[idx]") {
   CHECK(images.sizes() == at::IntArrayRef({2, 1, 3, 1}));
   CHECK(images[1][0][2][0].item<int64_t>() == 'f');
   CHECK(read_idx_images(temp.write("a.gz", gzip(plain))).equal(images));
-  // The content tells the format, not the suffix: browsers unpack files and keep the name.
+  // The content determines the format, not the suffix: browsers unpack files and keep the name.
   CHECK(read_idx_images(temp.write("b.gz", plain)).equal(images));
   CHECK(read_idx_images(temp.write("c", idx({1, 1, 2, 3}, "abcdef"))).sizes() ==
         at::IntArrayRef({1, 1, 2, 3}));

@@ -27,7 +27,7 @@ namespace {
 
 std::string jpeg(int value) { return flat_jpeg(value); }
 
-// An image folder with a cache of its own.
+// An image folder with its own cache.
 struct Folder : TempFolder {
   Folder() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
   ~Folder() { unsetenv("XDG_CACHE_HOME"); }
@@ -145,7 +145,7 @@ TEST_CASE("the index is cached until a folder changes", "[image_folder]") {
   CHECK(FolderIndex(folder.path(), classes).from_cache());
   const Names before = folder.files();
 
-  // Files are not read again, so the checks of their heads and tails are not repeated ...
+  // Files are not read again, so the checks of their beginnings and ends are not repeated ...
   folder.write("cat/1.jpg", "broken");
   CHECK(FolderIndex(folder.path(), classes).from_cache());
   CHECK(folder.files() == before);
@@ -236,7 +236,7 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
     CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
     CHECK(read_text(file) == good);
   }
-  // A correct checksum of a wrong text.
+  // Wrong content with a correct checksum.
   for (const std::string& payload :
        {std::string("bvtrain image folder 3"), std::string(""), std::string(100, '\0')}) {
     std::ofstream(file, std::ios::binary) << fmt::format("{:016x}\n", hash64(payload)) << payload;

@@ -150,7 +150,7 @@ TEST_CASE("PNG of every kind", "[image]") {
   // 1 bit: 1010 0000.
   const std::string bits = encode_png({0xA0}, 1, 3, SPNG_COLOR_TYPE_GRAYSCALE, 1);
   CHECK(decode(bits, 1).equal(pixels({255, 0, 255}, {1, 3, 1})));
-  // Of 16 bits the upper 8 are kept.
+  // The upper 8 of 16 bits are kept.
   const std::string deep =
       encode_png({0x12, 0xFF, 0xFE, 0x01}, 1, 2, SPNG_COLOR_TYPE_GRAYSCALE, 16);
   CHECK(decode(deep, 1).equal(pixels({0x12, 0xFE}, {1, 2, 1})));
@@ -194,7 +194,7 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
   CHECK(problem(good.substr(0, 100)) == "truncated JPEG at byte 100");
   CHECK(problem(std::string("\xFF\xD8\xFF\xD9", 4)) ==
         "corrupt JPEG at byte 4: JPEG datastream contains no image");
-  // Sizes in the header that are too large are refused before memory is allocated.
+  // Sizes in the header that are too large are rejected before memory is allocated.
   std::string huge = good;
   const size_t frame = huge.find("\xFF\xC0");
   for (int i = 5; i < 9; ++i) huge[frame + i] = static_cast<char>(i % 2 ? 0xF0 : 0);

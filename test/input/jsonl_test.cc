@@ -97,8 +97,7 @@ TEST_CASE("jsonl: files, labels and rows", "[jsonl]") {
   CHECK(text_of(folders->read(0).at("image")) == flat_jpeg(50));
   CHECK(text_at(folders->read(0), "id") == "0");
   CHECK(folder.problem(bare, "fopen_keys: [image]\n") ==
-        "t.jsonl:1:11: error: no file 'a.jpg'; a mapping in `fopen_keys` says where the files of a "
-        "key are");
+        "t.jsonl:1:11: error: no file 'a.jpg'; a mapping in `fopen_keys` sets the folder of a key");
   CHECK(folder.problem(bare, "fopen_keys: [imgae]\n") ==
         "t.yaml:3:13: error: the rows of 't.jsonl': unknown key 'imgae' (did you mean 'image'?); "
         "known: image");
@@ -142,13 +141,13 @@ TEST_CASE("jsonl: rows that differ", "[jsonl]") {
     return folder.problem(first + "\n" + second + "\n");
   };
   CHECK(of(R"({"a": 1})", R"({"a": "x"})") ==
-        "t.jsonl:2:7: error: 'a' is a text, but a whole number in line 1");
+        "t.jsonl:2:7: error: 'a' is a string, but a whole number in line 1");
   CHECK(of(R"({"a": 1})", R"({"a": true})") ==
         "t.jsonl:2:7: error: 'a' is true or false, but a whole number in line 1");
   CHECK(of(R"({"a": [1]})", R"({"a": 1})") ==
         "t.jsonl:2:7: error: 'a' is a whole number, but a list of whole numbers in line 1");
   CHECK(of(R"({"a": ["x"]})", R"({"a": [1]})") ==
-        "t.jsonl:2:7: error: 'a' is a list of whole numbers, but a list of texts in line 1");
+        "t.jsonl:2:7: error: 'a' is a list of whole numbers, but a list of strings in line 1");
   CHECK(of(R"({"a": []})", R"({"a": [1]})").empty());
   CHECK(of(R"({"a": 1, "b": 2})", R"({"a": 1})") ==
         "t.jsonl:2:1: error: no key 'b', which line 1 has");
@@ -188,18 +187,19 @@ TEST_CASE("jsonl: broken files", "[jsonl]") {
         "t.jsonl:1:7: error: null has no type: every row needs a value here");
   CHECK(of("{\"a\": True}") == "t.jsonl:1:7: error: bad JSON: expected a value, got 'True'");
   CHECK(of("{\"a\": [[1]]}") == "t.jsonl:1:8: error: a list in a list is not supported");
-  CHECK(of("{\"a\": [1, \"x\"]}") == "t.jsonl:1:11: error: a text in a list of whole numbers");
+  CHECK(of("{\"a\": [1, \"x\"]}") == "t.jsonl:1:11: error: a string in a list of whole numbers");
   CHECK(of("{\"a\": 1, \"a\": 2}") == "t.jsonl:1:15: error: the key 'a' appears twice");
   CHECK(of("{\"a/b\": 1, \"a\": {\"b\": 2}}") ==
         "t.jsonl:1:23: error: the key 'a/b' appears twice");
-  CHECK(of("{\"a\": \"\\x\"}") == "t.jsonl:1:8: error: bad JSON: an unknown escape in a text");
+  CHECK(of("{\"a\": \"\\x\"}") == "t.jsonl:1:8: error: bad JSON: an unknown escape in a string");
   CHECK(of("{\"a\": \"\\ud800x\"}") == "t.jsonl:1:8: error: bad JSON: half of a surrogate pair");
   CHECK(of("{\"a\": \"\\u00g0\"}") ==
         "t.jsonl:1:8: error: bad JSON: \\u needs four hexadecimal digits");
   CHECK(of("{\"a\": \"\\u0000\"}") ==
-        "t.jsonl:1:8: error: a text may not hold U+0000: texts end where the zeros begin");
-  CHECK(of("{\"a\": \"x\ty\"}") ==
-        "t.jsonl:1:9: error: bad JSON: a control character (0x09) in a text: write it as \\u0009");
+        "t.jsonl:1:8: error: a string must not contain U+0000: zeros mark its end");
+  CHECK(
+      of("{\"a\": \"x\ty\"}") ==
+      "t.jsonl:1:9: error: bad JSON: a control character (0x09) in a string: write it as \\u0009");
   CHECK(of("{\"a\": \"\xE9\"}") ==
         "t.jsonl:1:8: error: is not UTF-8 text (byte 0xE9): save the file as UTF-8");
   CHECK(of("{\"a\": \"\0\"}"s) == "t.jsonl:1:8: error: a NUL byte: the file must be UTF-8 text");
@@ -216,8 +216,8 @@ TEST_CASE("jsonl: broken files", "[jsonl]") {
   std::string padded = "{\"a\": [\"" + std::string(100'000, 'x') + "\"";
   for (int i = 0; i < 1000; ++i) padded += ",\"\"";
   CHECK(of(padded + "]}") ==
-        "t.jsonl:1:7: error: the texts of this list need more than 64 MiB when they are padded to "
-        "equal lengths");
+        "t.jsonl:1:7: error: the strings of this list need more than 64 MiB when padded to equal "
+        "lengths");
 }
 
 TEST_CASE("jsonl: skip_errors keeps broken rows as examples that fail", "[jsonl]") {
@@ -233,7 +233,7 @@ TEST_CASE("jsonl: skip_errors keeps broken rows as examples that fail", "[jsonl]
   CHECK(folder.local(error_of([&] { data->read(1); }, Exit::data)) ==
         "t.jsonl:2: error: expected an object: {\"key\": value, ...} (column 1)");
   CHECK(folder.local(error_of([&] { data->read(2); }, Exit::data)) ==
-        "t.jsonl:3: error: 'label' is a text, but a whole number in line 1 (column 11)");
+        "t.jsonl:3: error: 'label' is a string, but a whole number in line 1 (column 11)");
 }
 
 TEST_CASE("jsonl: the stored index gives the same data set", "[jsonl]") {

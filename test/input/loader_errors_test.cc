@@ -1,4 +1,4 @@
-// Examples that fail: which batch reports them, the text, the exit code, and the error budget.
+// Examples that fail: which batch reports them, the message, the exit code, and the error budget.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <unistd.h>
@@ -260,7 +260,7 @@ TEST_CASE("examples that fail for the first time are handed over once") {
     for (int b = 0; b < 5; ++b) loader.next();
     CHECK(names(loader) == Names{"train/17.png"});
 
-    // What an earlier process of the run has met counts, and is not handed over.
+    // Failures in an earlier process of the run count, and are not reported again.
     Loader again(dataset(failing(20, {3, 5, 17})), pipeline(""), options(10, 2, 2));
     again.add_failed("train/3.png");
     again.next();

@@ -1,5 +1,5 @@
-// How many instructions the loader executes for an example. valgrind counts them: unlike a time,
-// the count is the same in each run, so a change that makes the loader slower is seen.
+// The number of instructions that the loader executes per example. valgrind counts them: unlike a
+// time, the count is the same in each run, so a change that makes the loader slower is detected.
 #include <ATen/Parallel.h>
 #include <ATen/ops/randint.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ at::Tensor picture(const Work& work) {
   return work.encoded ? encode_jpeg(image, 90) : image;
 }
 
-// A program with a sanitizer cannot run below valgrind. One that is not optimised executes more.
+// A program with a sanitizer cannot run under valgrind. An unoptimised one executes more.
 #ifdef __OPTIMIZE__
 constexpr bool kCountable = !kSanitized;
 #else
@@ -87,7 +87,7 @@ double number_in(const std::string& text, const std::string& key) {
 
 }  // namespace
 
-// Runs below valgrind, started by the test below.
+// Runs under valgrind, started by the test below.
 TEST_CASE("examples for the count of instructions", "[.][instructions]") {
   at::set_num_threads(1);
   for (const Work& work : kWorks) {

@@ -1,4 +1,4 @@
-// What a loader delivers: which examples, in which order, in which memory, from which threads.
+// The loader's batches: which examples, in which order, in which memory, from which threads.
 #include "lib/input/loader/loader.h"
 
 #include <ATen/ops/add.h>
@@ -311,7 +311,7 @@ TEST_CASE("a loader ends soon, whatever its workers do") {
     CHECK(soon([&] { return reads == 7; }));  // now all workers wait for space
   }
   CHECK(threads_named("bv-load-") == 0);
-  auto busy = std::make_unique<Loader>(data, pp, options(200, 2));  // 0.1 s a batch
+  auto busy = std::make_unique<Loader>(data, pp, options(200, 2));  // 0.1 s per batch
   busy->next();
   const int before = reads;
   busy->seek(5);
@@ -329,7 +329,7 @@ TEST_CASE("workers have names, and LibTorch's ops start no threads within them")
     const at::Tensor ones = at::ones({512, 512});
     at::mm(at::add(ones, ones), ones);
   };
-  compute();  // the threads of the consumer itself
+  compute();  // the consumer's own threads
   const auto tasks = [] { return threads_named(""); };
   const int before = tasks();
   std::atomic<int> most = 0;

@@ -17,7 +17,7 @@
 
 namespace bv::test {
 
-// Has the images images/{a,b,c}.jpg and a cache of its own.
+// Has the images images/{a,b,c}.jpg and its own cache.
 struct ManifestFolder : TempFolder {
   ManifestFolder() {
     setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);

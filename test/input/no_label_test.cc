@@ -1,4 +1,4 @@
-// Examples that are known to be broken, which skip_errors keeps, are examples of no class.
+// Examples that are known to be broken, which skip_errors keeps, belong to no class.
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>

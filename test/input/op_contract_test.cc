@@ -1,5 +1,5 @@
 // What must hold for every registered op: it can be built, is repeatable, does not change its
-// input, follows its dtype rule, and has the same bits in its batched form.
+// input, follows its dtype rule, and is bit-identical in its batched form.
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
@@ -212,8 +212,7 @@ void check_form(const Case& c, const Form& form) {
 }  // namespace
 
 TEST_CASE("every op keeps the contract") {
-  // Ops that take encoded images or a file have tests of their own. Refused ops:
-  // pp_errors_test.cc.
+  // Ops that take encoded images or a file have separate tests. Rejected ops: pp_errors_test.cc.
   std::set<std::string> tested = {"decode",     "decode_jpeg_and_inception_crop",
                                   "lookup",     "tokenize",
                                   "rag_tensor", "choice_no_replacement"};

@@ -1,4 +1,4 @@
-// Running pp strings, and what the tests of ops share.
+// Running pp strings, and other helpers for op tests.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,8 +22,8 @@ inline Example run_pp(const std::string& text, Example example, uint64_t index =
   return example;
 }
 
-// Return the error of making or of running a pp string, "" if there is none. "t.yaml:3:9" is where
-// the string begins.
+// Return the error of building or running a pp string, "" if there is none. The string begins at
+// "t.yaml:3:9".
 inline std::string make_error(const std::string& text) {
   return error_of([&] { pipeline(text); });
 }

@@ -72,7 +72,7 @@ TEST_CASE("the error of the lowest piece ends the work") {
         }) == "error: taking");
 }
 
-// After a stop no result is taken, so no room becomes free. Threads that wait for room must end.
+// After a stop no result is taken, so no slot becomes free. Threads that wait for a slot must end.
 TEST_CASE("a signal ends the work, also that of threads that wait") {
   if (kThreadSanitized) return;
   const int status = run_in_child([] {

@@ -20,7 +20,7 @@ at::Tensor tensor_of(const std::string& file) {
   return at::from_blob(const_cast<char*>(file.data()), {std::ssize(file)}, at::kByte).clone();
 }
 
-// Returns the image [[1, 2, 3], [4, 5, 6]] as it is to be viewed, as rows of digits.
+// Returns the image [[1, 2, 3], [4, 5, 6]] as it should be viewed, as rows of digits.
 const char* upright_rows(int orientation) {
   constexpr const char* kRows[] = {"123 456",  "321 654",  "654 321",  "456 123",
                                    "14 25 36", "41 52 63", "63 52 41", "36 25 14"};

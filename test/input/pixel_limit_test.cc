@@ -21,7 +21,7 @@ void limit(const std::string& yaml) {
   });
 }
 
-// The limit is that of the process.
+// The limit is per process.
 struct LimitGuard {
   ~LimitGuard() { limit("{}"); }
 };

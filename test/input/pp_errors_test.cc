@@ -78,17 +78,17 @@ TEST_CASE("arguments out of range are named at their place") {
       {"random_affine(rotate=200)", "200",
        "random_affine: rotate must be within 0 .. 180 (degrees), got 200"},
       {"random_affine(scale=[0, 1])", "[",
-       "random_affine: scale must be [least, most] with 0 < least <= most, got [0, 1]"},
+       "random_affine: scale must be [min, max] with 0 < min <= max, got [0, 1]"},
       {"randaug(-1)", "-1", "randaug: num_layers must be within 0 .. 100, got -1"},
       {"randaug(num_layers=101)", "101", "randaug: num_layers must be within 0 .. 100, got 101"},
       {"randaug(2, -3)", "-3", "randaug: magnitude must be within 0 .. 100, got -3"},
       {"randaug(2.5)", "2.5", "randaug: num_layers: expected an integer, got 2.5"},
       {"choice(n='all', key='x')", "'all'",
-       "choice: n must be 'single', a positive number or [least, most]"},
-      {"choice(0, 'x')", "0", "choice: n must be 'single', a positive number or [least, most]"},
-      {"choice(1.5, 'x')", "1.5", "choice: n must be 'single', a positive number or [least, most]"},
+       "choice: n must be 'single', a positive number or [min, max]"},
+      {"choice(0, 'x')", "0", "choice: n must be 'single', a positive number or [min, max]"},
+      {"choice(1.5, 'x')", "1.5", "choice: n must be 'single', a positive number or [min, max]"},
       {"choice([3, 2], 'x')", "[",
-       "choice: n must be [least, most] with 0 <= least <= most <= 2147483648, got [3, 2]"},
+       "choice: n must be [min, max] with 0 <= min <= max <= 2147483648, got [3, 2]"},
       {"choice", "choice", "choice: key missing: the feature to choose from (key or inkey)"},
       {"choice(inkey='x')", "choice",
        "choice: outkey missing: where the choice goes (key or outkey)"},
@@ -123,10 +123,10 @@ TEST_CASE("arguments out of range are named at their place") {
        "rag_tensor: not supported, because a batch can't hold examples of different shapes; use "
        "pad_to_shape"},
       {"choice_no_replacement(key='x')", "choice",
-       "choice_no_replacement: not supported, because a resumed run can't repeat its counts of "
-       "visits; use choice"},
+       "choice_no_replacement: not supported, because a resumed run can't repeat its visit counts; "
+       "use choice"},
       {"random_affine(scale=[2])", "[",
-       "random_affine: scale must be [least, most] with 0 < least <= most, got [2]"},
+       "random_affine: scale must be [min, max] with 0 < min <= max, got [2]"},
   };
   for (const Wrong& wrong : all) check_made(wrong);
 }
@@ -333,11 +333,12 @@ TEST_CASE("what is wrong with one example is a data error") {
         "choice: 'x' has 3 entries, but 'y' has 2");
   CHECK(run_error(Exit::usage, "setdefault('x', 0.5)", {{"x", at::zeros({0}, at::kLong)}}) ==
         "t.yaml:3:9: error: setdefault: 'x' is empty and of type int64, which can't hold 0.5");
-  CHECK(run_error(Exit::usage, "setdefault('x', 'a')", {{"x", at::zeros({0})}}) ==
-        "t.yaml:3:9: error: setdefault: 'x' is empty and of type float32, which can't hold a text");
+  CHECK(
+      run_error(Exit::usage, "setdefault('x', 'a')", {{"x", at::zeros({0})}}) ==
+      "t.yaml:3:9: error: setdefault: 'x' is empty and of type float32, which can't hold a string");
   CHECK(run_error(Exit::usage, "onehot(200)", {{"labels", text_tensor("20")}}) ==
-        "t.yaml:3:9: error: onehot: 'labels' must be class numbers, is a text; the op lookup makes "
-        "numbers of texts, and the sources csv and webdataset make them of class names");
+        "t.yaml:3:9: error: onehot: 'labels' must be class numbers, is a string; the op lookup "
+        "turns strings into numbers, and the sources csv and webdataset do so for class names");
   const Example list = {{"labels", at::tensor({1, -1}, at::kLong)}};
   CHECK(run_error(Exit::data, "onehot(3)", list) ==
         "onehot: 'labels' is -1, must be within 0 .. 2");

@@ -1,5 +1,5 @@
-// Random pp strings on random examples. What is wrong gives an Error of one line, and nothing
-// worse; what works follows the rules of ops.
+// Random pp strings on random examples. Wrong ones give a one-line Error, and nothing worse; valid
+// ones follow the rules of ops.
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 

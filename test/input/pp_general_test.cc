@@ -39,7 +39,7 @@ TEST_CASE("a pipeline that ends with the image needs no labels") {
   }
   CHECK(applied("copy('image', 'again')|value_range(-1, 1)").size() == 1);
   CHECK(contains(error_of([&] { applied("value_range(-1, 1)|drop('image')"); }), "no key 'image'"));
-  // What comes before the last op on the image may matter to it.
+  // Ops before the last op on the image may affect it.
   CHECK(contains(error_of([&] { applied("copy('label', 'labels')|value_range(-1, 1)"); }),
                  "no key 'label'"));
 }
@@ -90,7 +90,7 @@ TEST_CASE("choice of all entries changes nothing; with fewer_ok it takes those t
   CHECK(
       run_pp("choice([7, 9], 'x', fewer_ok=True)", {{"x", list.narrow(0, 0, 0)}}).at("x").size(0) ==
       0);
-  // choice('single') of a list of texts gives a text.
+  // choice('single') of a list of strings gives a string.
   const at::Tensor texts = text_tensor(std::vector<std::string>{"Hi", "Lucas"});
   const std::string picked = read_text(run_pp("choice(key='t')", {{"t", texts}}).at("t"));
   CHECK((picked == "Hi" || picked == "Lucas"));

@@ -1,5 +1,5 @@
-// The pp strings of the golden data give the same bits as the reference, although the README of the
-// data allows some values to differ by one grey level.
+// The pp strings of the golden data are bit-identical to the reference, although the data's README
+// allows some values to differ by one grey level.
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "test/input/op_support.h"
@@ -38,7 +38,7 @@ void check_key(const std::string& image, const std::string& key, const std::stri
     CHECK(same_bits(ours, theirs));
     return;
   }
-  // The weights of lanczos depend on the sine of the C library.
+  // The lanczos weights depend on the C library's sine.
   REQUIRE(ours.sizes() == theirs.sizes());
   const at::Tensor apart = (ours.to(at::kInt) - theirs.to(at::kInt)).abs();
   CHECK(apart.max().item<int>() <= 1);

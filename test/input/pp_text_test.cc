@@ -1,4 +1,4 @@
-// The ops on text: the cases of the reference's own tests, and more.
+// The ops on strings: the cases of the reference's own tests, and more.
 #include "lib/input/ops/common/text_tensor.h"
 #include "test/input/op_support.h"
 
@@ -68,7 +68,7 @@ TEST_CASE("strfmt of a list of texts gives a list") {
           .at("text");
   CHECK(read_texts(out) == std::vector<std::string>{"a cat (3)", "a tiger cat (3)"});
   CHECK(run_error(Exit::usage, "strfmt('{a}{b}')", {{"a", names}, {"b", names.narrow(0, 0, 1)}}) ==
-        "t.yaml:3:9: error: strfmt: 'b' is a list of 1 texts, but another key has 2");
+        "t.yaml:3:9: error: strfmt: 'b' is a list of 1 strings, but another key has 2");
 }
 
 TEST_CASE("lower changes ASCII letters only") {

@@ -47,7 +47,7 @@ struct Rest {
   std::vector<std::string> warnings;
 };
 
-// Leaves the examples of `list` out of a data set that is called `name`.
+// Leaves the examples in `list` out of a data set called `name`.
 Rest leave_out(const std::string& list, const std::string& name = "input",
                const std::string& split = "train", bool twins = false) {
   const TempFolder temp;
@@ -140,8 +140,8 @@ TEST_CASE("a list whose examples name other files now is refused") {
                            line("evals.val", 5, Files{"x.png"}) + line("input", 6);
   CHECK(leave_out(fits).data->size() == 9);
   const std::string renew =
-      " in this list, which does not fit the data any more; renew it with `bvtrain data check "
-      "--config CONFIG --output ";
+      " in this list, which no longer fits the data; renew it with `bvtrain data check --config "
+      "CONFIG --output ";
   const auto why = [&](const std::string& list) {
     const std::string text = refusal(list);
     REQUIRE(text.find(renew) != std::string::npos);
@@ -155,7 +155,7 @@ TEST_CASE("a list whose examples name other files now is refused") {
   CHECK(why(line("photos", 4, Files{"4.png", "4.mask"})) ==
         "bad.jsonl:1: error: 'train/4.png' names no file now, but 4.png, 4.mask");
   CHECK(refusal("{\"data\": \"input\", \"example\": \"a\", \"files\": \"a.png\"}\n") ==
-        "bad.jsonl:1: error: 'files' is a text, expected a list of texts");
+        "bad.jsonl:1: error: 'files' is a string, expected a list of strings");
 }
 
 TEST_CASE("malformed lists and those that leave nothing are refused") {
@@ -167,7 +167,7 @@ TEST_CASE("malformed lists and those that leave nothing are refused") {
   CHECK(refusal("{\"data\": \"input\"}\n") == "bad.jsonl:1: error: has no 'example'");
   CHECK(refusal("{\"example\": \"a\"}\n") == "bad.jsonl:1: error: has no 'data'");
   CHECK(refusal("{\"data\": \"input\", \"example\": 3}\n") ==
-        "bad.jsonl:1: error: 'example' is the number 3, expected a text");
+        "bad.jsonl:1: error: 'example' is the number 3, expected a string");
   CHECK(refusal(line("input", 1) + line("input", 6), "input", /*twins=*/true) ==
         "bad.jsonl:2: error: several examples of input are called 'train/6.png'");
   std::string all;

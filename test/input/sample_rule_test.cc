@@ -1,4 +1,4 @@
-// The key `sample`: what it may be, and which data it works with.
+// The key `sample`: its values, and which data it works with.
 #include "lib/input/sample_rule.h"
 
 #include <ATen/ops/tensor.h>
@@ -17,7 +17,7 @@
 namespace bv::test {
 namespace {
 
-// 8 examples with the label `index >= 6` and a feature `w`, of which `weight` says the value.
+// 8 examples with the label `index >= 6` and a feature `w`, whose value is `weight`.
 class WeightedSource : public FakeSource {
  public:
   explicit WeightedSource(std::function<double(int64_t)> weight, bool labelled = true)
@@ -97,7 +97,7 @@ TEST_CASE("a sample that cannot work is refused at its place") {
   const auto text = std::make_shared<WeightedSource>([](int64_t) { return 1.0; });
   text->transform = [](int64_t, Example& example) { example["w"] = text_tensor("1"); };
   CHECK(refusal("sample: {weights: w}", text) ==
-        "x.yaml:1:9: error: sample: train/0.png: 'w' is a text, expected one number");
+        "x.yaml:1:9: error: sample: train/0.png: 'w' is a string, expected one number");
   const auto with = [](double bad) {
     return std::make_shared<WeightedSource>([bad](int64_t i) { return i == 5 ? bad : 1.0; });
   };
@@ -126,7 +126,7 @@ TEST_CASE("an example that cannot be read has no weight, within the budget") {
   const Made made = make("sample: {weights: w}", source, 2);
   CHECK(made.warnings ==
         std::vector<std::string>{
-            "x.yaml:1:9: warning: sample: 2 of 8 examples cannot be read and get no share"});
+            "x.yaml:1:9: warning: sample: 2 of 8 examples cannot be read and are not drawn"});
   const auto found = counts(*made.sampler, 8 * 15);
   CHECK(found.count(6) + found.count(7) == 0);
   CHECK(found.size() == 5);
@@ -152,7 +152,7 @@ TEST_CASE("an example that is known to be broken has no share of a class, within
     const Made made = make("sample: " + word, source, 2);
     CHECK(made.warnings ==
           std::vector<std::string>{
-              "x.yaml:1:9: warning: sample: 2 of 8 examples cannot be read and get no share"});
+              "x.yaml:1:9: warning: sample: 2 of 8 examples cannot be read and are not drawn"});
     const auto found = counts(*made.sampler, 1024);
     CHECK(found.count(0) + found.count(1) == 0);
     if (word == "balanced") CHECK(found.at(6) + found.at(7) == 512);

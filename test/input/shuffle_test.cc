@@ -63,8 +63,8 @@ TEST_CASE("shuffle of large sets stays in range and does not repeat") {
   }
 }
 
-// A seed determines the order of a run, and slices of sorted data sets are cut from such a
-// permutation, so these numbers must never change. This code made them: only stability is tested.
+// A seed determines the order of a run, and sorted data sets are sliced by such a permutation, so
+// these numbers must never change. This code produced them: only stability is tested.
 TEST_CASE("shuffle gives the same order as in all versions") {
   CHECK(permutation(0, 0, 10) == std::vector<int64_t>{1, 9, 4, 0, 3, 6, 7, 8, 5, 2});
   CHECK(shuffle(42, 7, 1234, 60000) == 8841);

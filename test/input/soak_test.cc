@@ -1,4 +1,4 @@
-// A loader that runs for long takes no more memory, and leaves nothing open.
+// A long-running loader does not use more memory, and leaves nothing open.
 #include <catch2/catch.hpp>
 
 #include "lib/input/loader/loader.h"

@@ -27,7 +27,7 @@ std::string big_endian(uint32_t value) {
           static_cast<char>(value >> 8), static_cast<char>(value)};
 }
 
-// Writes the smallest data that the source can read, and returns the config of its section.
+// Writes minimal data for the source, and returns its config section.
 std::string smallest_config(const std::string& name, const TempFolder& temp) {
   if (name == "digits") return "{name: digits}";
   if (name == "synthetic") return "{name: synthetic, size: 12, image_size: 8, encoded: none}";
@@ -115,13 +115,13 @@ TEST_CASE("contract of a source", "[source]") {
     CHECK_FALSE(data->describe(0).empty());
     CHECK(data->missing_classes().empty());
 
-    // The caller owns an example: writing into it changes nothing for the next reader.
+    // The caller owns an example: writing to it does not affect the next reader.
     Example scribbled = data->read(0);
     scribbled.at("image").fill_(99);
     scribbled.at("label").fill_(99);
     CHECK(same_bits(data->read(0), first));
 
-    // Stacked examples have the same bits, in any order and with repeats.
+    // Stacked examples are bit-identical, in any order and with repeats.
     const std::vector<int64_t> indices = {1, 0, 1};
     if (data->is_array()) {
       const Example batch = data->read_batch(indices);
@@ -202,7 +202,7 @@ TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
 
 TEST_CASE("--synthetic replaces any source", "[source]") {
   const DataEnv env{{.seed = 1, .num_classes = 1000}, true};
-  // For a name that only TFDS knows: encoded 256x256 colour images, as many as published.
+  // For a name that only TFDS has: encoded 256x256 colour images, as many as published.
   const auto imagenet = open_data("{name: imagenet2012, split: 'train[51200:]', data_dir: x}", env);
   CHECK(imagenet->size() == 1281167 - 51200);
   CHECK(open_data("{name: anything, split: 'train[51200:]'}", env)->size() == 1024);

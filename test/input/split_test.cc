@@ -179,7 +179,7 @@ TEST_CASE("bad splits are refused with the reason", "[split]") {
         "x.yaml:5:12: error: bad split 'train[:50%][10:]': '10:' is not a part such as fold 2/5" +
             examples);
   CHECK(problem("train[:50%]x", 100) ==
-        "x.yaml:5:12: error: bad split 'train[:50%]x': 'x' stands behind ']'" + examples);
+        "x.yaml:5:12: error: bad split 'train[:50%]x': 'x' follows ']'" + examples);
   CHECK(problem("train[:110%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:110%]': 110% is not within -100% .. 100%" +
             examples);

@@ -42,7 +42,7 @@ struct Tars : MemoryFolder {
   }
 };
 
-// Returns `header` with some of its bytes replaced, and a checksum that is right.
+// Returns `header` with some bytes replaced, and a correct checksum.
 std::string changed(std::string header, size_t at, const std::string& bytes) {
   return with_checksum(header.replace(at, bytes.size(), bytes));
 }
@@ -71,7 +71,7 @@ TEST_CASE("all formats of tar are read", "[tar]") {
   CHECK(tars.files(with_base256_size(tar_header("a", 0, '0', TarFormat::gnu), 700) +
                    tar_padded(std::string(700, 'x')) + kTarEnd) ==
         Reads{{"a", std::string(700, 'x')}});
-  // The prefix of ustar, and what GNU tar has in its place.
+  // ustar's prefix, and GNU tar's field in its place.
   const std::string prefixed = changed(tar_header("name", 0), 345, "some/folder");
   CHECK(tars.files(prefixed + kTarEnd) == Reads{{"some/folder/name", ""}});
   const std::string gnu = changed(tar_header("name", 0, '0', TarFormat::gnu), 345, "14000000000");

@@ -8,7 +8,7 @@
 
 namespace bv::test {
 
-// Sets the checksum of a header to what its bytes add up to.
+// Sets the checksum of a header to the sum of its bytes.
 inline std::string with_checksum(std::string header) {
   header.replace(148, 8, 8, ' ');
   uint32_t sum = 0;

@@ -47,7 +47,7 @@ TEST_CASE("a mixture has exact shares everywhere in the stream", "[mixture]") {
       }
     }
   }
-  // And within a block the shares are nearly right: 700 of 1000, never fewer than 650.
+  // And within a block the shares are almost exact: 700 of 1000, never fewer than 650.
   const TrainingData data = mixture({{100, 7}, {100, 3}});
   for (int64_t begin = 0; begin < 20'000; begin += 500) {
     int64_t first = 0;
@@ -93,8 +93,7 @@ TEST_CASE("a mixture passes over each data set as if it were alone", "[mixture]"
     const TrainingData::Pick pick = data.pick(p, 9, true);
     seen[pick.part].insert(pick.index);
   }
-  // After whole blocks every example has come equally often, to within the pass that is not
-  // complete.
+  // After whole blocks, every example has occurred equally often, except for the incomplete pass.
   for (const auto& [part, indices] : seen) {
     const auto size = static_cast<int64_t>(part == 0 ? 50 : 7);
     int64_t least = 1 << 30, most = 0;

@@ -1,4 +1,4 @@
-// Whether images are scaled in the same way.
+// Whether images have the same scale.
 #include "lib/input/image/value_span.h"
 
 #include <ATen/ATen.h>

@@ -37,8 +37,8 @@ TEST_CASE("samples that cannot be read are named at the start", "[webdataset]") 
   CHECK(second(sample("1", {{"cls", "one"}, {"jpg", jpeg("")}})) ==
         "the label 'one' is not a whole number (`classes` gives the names of classes)");
   CHECK(second(sample("1", {{"cls", "5.5"}, {"jpg", jpeg("")}})) ==
-        "the label '5.5' has a fraction, so it is no class number; write numbers to predict into a "
-        "json member, with a point (5.0) also where they are whole");
+        "the label '5.5' has a fraction, so it is not a class number; write regression targets "
+        "into a json member, always with a point (5.0)");
   CHECK_THAT(second(sample("1", {{"cls", ""}, {"jpg", jpeg("")}})),
              Catch::StartsWith("the label '' is not a whole number"));
   CHECK_THAT(second(sample("1", {{"cls", "99999999999999999999"}, {"jpg", jpeg("")}})),
@@ -71,7 +71,7 @@ TEST_CASE("a sample that cannot be read has no label", "[webdataset]") {
           std::map<int64_t, int64_t>{{4, 1}, {5, 1}, {6, 1}});
     CHECK_FALSE(shards.index_file().empty());
   }
-  // The labels are sorted, whatever stands between them.
+  // The labels are sorted, whatever is between them.
   shards.tar("b.tar", unknown + labelled("2", 5));
   CHECK(shards.open("", /*keep_broken=*/true)->sorted_by_class(0));
 }
@@ -89,11 +89,11 @@ TEST_CASE("JSON that does not fit is named at the start", "[webdataset]") {
   CHECK(second(R"({"n": 2.5, "s": "", "b": false, "l": [], "more": null})").empty());
   CHECK(second(R"({"s": "", "b": true, "l": []})") == "'json' has no key 'n'");
   CHECK(second(R"({"n": "2", "s": "", "b": true, "l": []})") ==
-        "'json': 'n' is a text, but a number in the first sample");
+        "'json': 'n' is a string, but a number in the first sample");
   CHECK(second(R"({"n": null, "s": "", "b": true, "l": []})") ==
         "'json': 'n' is null, but a number in the first sample");
   CHECK(second(R"({"n": 1, "s": {}, "b": true, "l": []})") ==
-        "'json': 's' is an object, but a text in the first sample");
+        "'json': 's' is an object, but a string in the first sample");
   CHECK(second(R"({"n": 1, "s": "", "b": true, "l": [1, "a"]})") ==
         "'json': 'l' is a list that holds more than numbers, but a list of numbers in the first "
         "sample");
@@ -165,7 +165,7 @@ TEST_CASE("tars that would lose data are errors", "[webdataset]") {
   CHECK(problem(labelled("0", 1) + one_key + kTarEnd) ==
         "a.tar @ offset 2048 (key frame): error: this sample has more than 256 members: the key of "
         "a sample ends at the first dot of the file's name");
-  // Also in a file that is not the first, and with skip_errors: nobody knows how many are lost.
+  // Also in a file that is not the first, and with skip_errors: it is unknown how many are lost.
   shards.tar("a.tar", good);
   shards.write("b.tar", labelled("x", 1).substr(0, 1500));
   CHECK_THAT(error_of([&] { shards.open("", /*keep_broken=*/true)->size(0); }),
@@ -235,7 +235,7 @@ TEST_CASE("a stored index of tars that is damaged is made again", "[webdataset]"
     std::string bad = good;
     bad[static_cast<size_t>(rng.below(std::ssize(bad)))] ^= static_cast<char>(1 + rng.below(255));
     if (i % 4 == 0) bad.resize(static_cast<size_t>(rng.below(std::ssize(bad))));
-    // A checksum that is right does not make the content so.
+    // A correct checksum does not make the content correct.
     if (i % 2 && bad.size() > 17)
       bad = fmt::format("{:016x}\n", hash64(std::string_view(bad).substr(17))) + bad.substr(17);
     write(file, bad);

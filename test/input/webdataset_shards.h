@@ -42,7 +42,7 @@ inline std::string text_in(const at::Tensor& tensor) {
           static_cast<size_t>(tensor.numel())};
 }
 
-// A folder with tars, and an index cache of its own.
+// A folder with tars and its own index cache.
 struct Shards : MemoryFolder {
   Shards() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
   ~Shards() { unsetenv("XDG_CACHE_HOME"); }

@@ -72,7 +72,7 @@ TEST_CASE("what only stands beside the samples is counted", "[webdataset]") {
   CHECK(source->file_notes(0).other_types ==
         std::map<std::string, int64_t>{{".md", 2}, {".pdf", 1}});
   CHECK(source->file_notes(0).turned == 1);
-  // An image that cannot be decoded is more than a file beside the data.
+  // An image that cannot be decoded is not just an unrelated file.
   shards.tar("a.tar", labelled("0", 1) + tar_member("1.gif", "GIF89a"));
   CHECK(shards.problem() == "a.tar @ offset 2048 (key 1): error: has no image, only gif");
 }
@@ -137,7 +137,7 @@ TEST_CASE("`features` chooses members", "[webdataset]") {
   CHECK(example.at("age").item<int64_t>() == 3);
   CHECK(text_in(example.at("raw")) == R"({"a.b": 3, "label": "x"})");
   CHECK(source->file_notes(0).other_types == std::map<std::string, int64_t>{{".jpg", 1}});
-  // Without a label nothing is known of classes.
+  // Without a label, classes are unknown.
   const auto unlabelled = shards.open("features: {image: left.jpg}");
   CHECK_FALSE(unlabelled->labels(0).defined());
   CHECK_FALSE(unlabelled->sorted_by_class(0));
@@ -322,7 +322,7 @@ TEST_CASE("bvtrain init knows a folder of tars", "[webdataset]") {
   shards.tar("other.tar", labelled("0", 1));
   CHECK_THAT(error_of(found), Catch::Contains("holds several kinds of tar files"));
   std::filesystem::remove(shards / "other.tar");
-  // Without a class nobody can train; a tar of something else is not for this source.
+  // Without a class, training is impossible; a tar of something else is not for this source.
   shards.tar("x-train-000.tar", tar_member("0.jpg", jpeg("")));
   CHECK(found() == "-");
   shards.write("x-train-000.tar", "no tar");

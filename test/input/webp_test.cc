@@ -100,7 +100,7 @@ TEST_CASE("WebP: every shorter file is truncated", "[image]") {
     CHECK(check_problem(file.substr(0, 29)) == "not a complete WebP: no header (file is 29 bytes)");
     CHECK(check_problem(file.substr(0, 40)) ==
           fmt::format("not a complete WebP: 40 bytes of {}", file.size()));
-    // What follows the image does no harm.
+    // Data after the image is harmless.
     CHECK(problem(file + "more").empty());
     CHECK(check_problem(file + "more").empty());
   }

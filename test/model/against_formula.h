@@ -1,4 +1,4 @@
-// Helpers of tests that compare a layer, forward and backward, with its formula in float64.
+// Helpers for tests that compare a layer, forward and backward, with its formula in float64.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ Tensors results(const F& f, const Tensors& all, at::ScalarType type) {
   return out;
 }
 
-// The greatest distance of each, in parts of the greatest value.
+// The maximum error of each tensor, relative to its maximum value.
 inline std::vector<double> errors(const Tensors& found, const Tensors& exact) {
   std::vector<double> all;
   for (size_t i = 0; i < exact.size(); ++i) {

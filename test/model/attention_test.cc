@@ -62,7 +62,7 @@ TEST_CASE("attention agrees with its formula, whatever the lengths and the size 
       for (size_t i = 0; i < found.size(); ++i) {
         INFO("result " << i << " in " << type << ", LibTorch's error " << torch[i]);
         if (exact[i].abs().max().item<double>() < 1e-12) continue;
-        // On CPUs for which there is no kernel of our own, it is LibTorch's error.
+        // On CPUs without a bvtrain kernel, it is LibTorch's error.
         CHECK(found[i] <= std::max(type == at::kFloat ? 2e-6 : 0x1.8p-8, torch[i]));
       }
     }
@@ -170,7 +170,7 @@ TEST_CASE("attention keeps what is not finite") {
         all[0][0][0][token][3] = bad;
         const Tensors found = results(ours, all, type);
         for (size_t i = 1; i < 4; ++i) CHECK(found[i].isnan().any().item<bool>());
-        // On CPUs for which there is no kernel of our own, LibTorch's result may be 0.
+        // On CPUs without a bvtrain kernel, LibTorch's result may be 0.
         if (found[0].equal(torch_attention(all))) continue;
         CHECK(found[0][0][0][token].isnan().all().item<bool>());
         CHECK(found[0].isnan().sum().item<int64_t>() == 64);  // the other queries are as before

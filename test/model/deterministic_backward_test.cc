@@ -18,7 +18,7 @@ bool is_strict() {
   return context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly();
 }
 
-// Its backward notes what it may do.
+// Its backward records the mode.
 struct Noting : torch::autograd::Function<Noting> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
     return x.clone();
@@ -43,7 +43,7 @@ bool strict_in_backward(bool required) {
 TEST_CASE("a backward is held to deterministic algorithms only where results must repeat") {
   set_deterministic(true);
   CHECK(strict_in_backward(true));
-  CHECK_FALSE(is_strict());  // only meanwhile
+  CHECK_FALSE(is_strict());  // only during backward
   CHECK_FALSE(strict_in_backward(false));
   set_deterministic(false);
   CHECK_FALSE(strict_in_backward(true));

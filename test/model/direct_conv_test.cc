@@ -1,5 +1,5 @@
-// direct_conv() against the convolution in float64, forward and backward. Without AMX it works as
-// well where oneDNN multiplies bfloat16, but no model uses it there.
+// direct_conv() against the convolution in float64, forward and backward. Without AMX it also works
+// where oneDNN multiplies bfloat16, but no model uses it there.
 #include "lib/model/kernels/direct_conv.h"
 
 #include <ATen/ATen.h>
@@ -147,7 +147,7 @@ TEST_CASE("direct_conv_fits refuses what there is no kernel for, or where it is 
   CHECK_FALSE(fits(2, 64, 96, at::kBFloat16));
   CHECK_FALSE(fits(3, 64, 80, at::kBFloat16));
   CHECK_FALSE(fits(3, 32, 64, at::kBFloat16));
-  // The convolution of LibTorch refuses them with an error.
+  // LibTorch's convolution rejects them with an error.
   CHECK_FALSE(direct_conv_fits(at::empty({8, 32, 4, 4}), at::empty({3, 3, 64, 64}), at::kBFloat16));
 }
 

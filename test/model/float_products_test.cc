@@ -1,4 +1,4 @@
-// Compares the products of float32 matrices with their formula in float64, with each library.
+// Compares float32 matrix products of each library with their formula in float64.
 #include "lib/model/kernels/float_products.h"
 
 #include "test/model/against_formula.h"

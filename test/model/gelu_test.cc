@@ -28,7 +28,7 @@ std::pair<at::Tensor, at::Tensor> ours(const at::Tensor& given, const at::Tensor
   return {y.detach(), x.grad()};
 }
 
-// How far a is from b, in parts of max(|b|, floor).
+// The error of a relative to max(|b|, floor).
 double error(const at::Tensor& a, const at::Tensor& b, double floor) {
   return ((a.to(at::kDouble) - b).abs() / b.abs().clamp_min(floor)).max().item<double>();
 }

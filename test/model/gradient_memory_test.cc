@@ -1,4 +1,4 @@
-// Kernels write the gradients of their weights where GradientMemory says.
+// Kernels write their weight gradients to the memory that GradientMemory returns.
 #include "lib/model/gradient_memory.h"
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace bv::test {
 namespace {
 
-// Gives memory of its own for each weight that it is asked for.
+// Returns separate memory for each weight.
 class Recorder : public GradientMemory {
  public:
   at::Tensor take(const at::Tensor& weight) override {

@@ -1,4 +1,4 @@
-// The fused kernels are compared with the same formulas in LibTorch's own operations.
+// Compares the fused kernels with the same formulas in LibTorch's operations.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

@@ -1,5 +1,5 @@
-// The kernels of group and layer normalisation and of weight standardisation are compared with the
-// same formulas in LibTorch's own operations, in float64.
+// Compares the kernels of group norm, layer norm and weight standardisation with the same formulas
+// in LibTorch's operations, in float64.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -105,7 +105,7 @@ TEST_CASE("fused_group_norm is group_norm, the sum with the shortcut and relu") 
 
 TEST_CASE("fused_group_norm has the same bits with any number of threads") {
   // With one image the threads share its pixels. With 13 images each thread takes whole ones. With
-  // 16 images of 1024 channels LibTorch also uses several threads to add up dscale and dbias.
+  // 16 images of 1024 channels LibTorch also uses several threads to sum dscale and dbias.
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{1, 32, 50, 40}, {13, 32, 50, 40}, {16, 1024, 3, 3}}) {
     const Arguments given = arguments(shape, at::kBFloat16, NormTail::add_relu, at::kFloat);
@@ -235,7 +235,7 @@ at::Tensor kernel_of(std::vector<int64_t> shape, double size) {
 }
 
 TEST_CASE("standardize and its gradient are those of LibTorch's operators") {
-  // 7x7x3 is no multiple of a vector. The last kernel is small, so that the epsilons count.
+  // 7x7x3 is not a multiple of a vector. The last kernel is small, so that the epsilons matter.
   const std::vector<at::Tensor> kernels = {kernel_of({7, 7, 3, 5}, 2), kernel_of({1, 1, 64, 9}, 2),
                                            kernel_of({3, 3, 16, 200}, 2e-5)};
   for (const at::Tensor& given : kernels) {

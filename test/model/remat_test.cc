@@ -1,4 +1,4 @@
-// Rematerialisation: the gradients have the same bits, with less memory.
+// Rematerialisation: bit-identical gradients with less memory.
 #include "lib/model/remat.h"
 
 #include <ATen/ATen.h>
@@ -36,7 +36,7 @@ class CountingAllocator : public c10::Allocator {
     default_copy_data(to, from, bytes);
   }
 
-  // Returns the most bytes that `work` holds at once, without those that exist before it.
+  // Returns the peak bytes that `work` holds, excluding those that exist before it.
   size_t peak_of(const std::function<void()>& work) {
     const size_t start = live;
     peak = start;

@@ -23,8 +23,8 @@ bool has_products(at::ScalarType type) {
 }
 
 TEST_CASE("winograd_conv and its gradients are those of the convolution") {
-  // Images that tiles fit or reach over, one pixel, one row; channels in one vector, in one block,
-  // in several blocks. 40 x 16 x 16 has several ranges of tiles.
+  // Images that tiles fit or overlap, one pixel, one row; channels in one vector, in one block, in
+  // several blocks. 40 x 16 x 16 has several ranges of tiles.
   for (const ConvCase& s : {ConvCase{2, 8, 8, 16, 16, 3},
                             {3, 5, 7, 48, 32, 3},
                             {2, 1, 1, 16, 32, 3},

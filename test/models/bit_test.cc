@@ -134,7 +134,7 @@ TEST_CASE("bit, bit_paper: bad keys are named with their place") {
     CHECK(error(name, "width: 0") ==
           "m.yaml:1:8: error: width: must be above 0, at most 64, got 0");
     CHECK(error(name, "width: 0.7") ==
-          "m.yaml:1:8: error: width: 44 channels (64 * width) do not divide into the norms' 32 "
+          "m.yaml:1:8: error: width: 44 channels (64 * width) are not divisible by the norms' 32 "
           "groups");
   }
   CHECK(error("bit", "head_zeroinit: false").find("unknown key 'head_zeroinit'") !=

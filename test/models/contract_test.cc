@@ -88,7 +88,7 @@ TEST_CASE("each model gives logits and sends a gradient to every parameter") {
         REQUIRE(parameter.grad().defined());
         CHECK(parameter.grad().scalar_type() == at::kFloat);
         CHECK(parameter.grad().isfinite().all().item<bool>());
-        // A bias that adds a constant to all keys of a softmax has only rounding noise as gradient.
+        // The gradient of a bias that adds a constant to all keys of a softmax is rounding noise.
         if (!path.ends_with("key/bias")) CHECK(parameter.grad().abs().max().item<double>() > 0);
       }
     }

@@ -1,4 +1,4 @@
-// New models are compared with one draw of the reference's initialisers (golden
+// Compares new models with one draw of the reference's initialisers (golden
 // models/init_stats.json).
 #include <ATen/ATen.h>
 

@@ -32,7 +32,7 @@ TEST_CASE("mlp_mixer: logits, activations, loss and gradients equal the referenc
 }
 
 TEST_CASE("mlp_mixer: variants have the published sizes") {
-  // "MLP-Mixer" (Tolstikhin et al. 2021), table 1, has 18 M, 59 M, 207 M and 431 M without the
+  // "MLP-Mixer" (Tolstikhin et al. 2021), table 1, lists 18 M, 59 M, 207 M and 431 M without the
   // head. The exact numbers are those of timm's mixer_*_224.
   CHECK(parameters("variant: S/16") == 18528264);
   CHECK(parameters("variant: S/32") == 19104624);

@@ -1,5 +1,5 @@
-// What only muon does: which matrix it makes of a gradient, and what it leaves to Adam.
-// optim_test.cc compares whole updates with plain code.
+// Muon only: the matrix that it computes from a gradient, and the parameters that it leaves to
+// Adam. optim_test.cc compares whole updates with plain code.
 #include <ATen/ops/linalg_svd.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ TEST_CASE("muon says when there is no kernel for it") {
   const FlatParams params(model, groups);
   CHECK_THROWS_WITH(make("muon", "{adam_for: ['.*']}")->allocate(params),
                     "error: optax_name: muon has nothing to do: no kernel is trained but those of "
-                    "optax.adam_for; take 'optax_name: scale_by_adam'");
+                    "optax.adam_for; use 'optax_name: scale_by_adam'");
 }
 
 }  // namespace bv::test

@@ -1,5 +1,4 @@
-// What the tests of optimizers have in common: they make an optimizer, gradients, and the numbers
-// of a step.
+// Helpers for optimizer tests: they create an optimizer, gradients, and the numbers of a step.
 #pragma once
 
 #include <memory>
@@ -13,7 +12,7 @@
 
 namespace bv::test {
 
-// Returns the optimizer `name` with the section `optax`. Throws what a run with them reports.
+// Returns the optimizer `name` with the section `optax`. Throws the errors that a run reports.
 inline std::unique_ptr<Optimizer> make(const std::string& name, const std::string& optax) {
   return from_yaml("optax: " + optax, [&](const Config& config) {
     return Optimizer::Registry::make(name, config.section("optax"), {});

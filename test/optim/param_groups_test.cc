@@ -1,4 +1,4 @@
-// How patterns make groups: the first match, frozen parameters, and exact messages.
+// How patterns define groups: the first match, frozen parameters, and exact messages.
 #include "lib/optim/param_groups.h"
 
 #include <catch2/catch.hpp>

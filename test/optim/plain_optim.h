@@ -1,5 +1,5 @@
-// The optimizers' rules written as plainly as possible, one tensor and one element at a time. Tests
-// compare the fused pass with them.
+// Reference implementation of the optimizers' rules, one tensor and one element at a time. Tests
+// compare the fused pass with it.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -118,7 +118,8 @@ inline PlainRule plain_adam(float b1, float b2, float eps, bool rounded, bool ne
   };
 }
 
-// The iteration of lib/optim/optimizers/muon.cc for x, which has rows of `columns` elements.
+// The Newton-Schulz iteration of lib/optim/optimizers/muon.cc for x, with rows of `columns`
+// elements.
 inline std::vector<double> plain_orthogonalised(std::vector<double> x, int64_t columns, int steps) {
   const int64_t rows = static_cast<int64_t>(x.size()) / columns;
   double squares = 0;

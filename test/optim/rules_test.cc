@@ -1,4 +1,4 @@
-// Rules called with one element at a time, as on CUDA, give the same as with blocks of 64.
+// Rules give the same results one element at a time, as on CUDA, as in blocks of 64.
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
@@ -60,7 +60,7 @@ Left run(const Rule& rule, float limit) {
   return left;
 }
 
-// `make` makes a rule from two state buffers.
+// `make` creates a rule from two state buffers.
 template <class T, class Make>
 void compare(const Make& make) {
   for (const float limit : {0.0F, 1.0F, 100.0F}) {

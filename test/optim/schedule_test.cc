@@ -1,4 +1,4 @@
-// Schedules compared with values of big_vision, and refused configs.
+// Schedules compared with big_vision's values, and rejected configs.
 #include "lib/optim/schedule.h"
 
 #include <catch2/catch.hpp>

@@ -14,7 +14,7 @@ namespace {
 
 struct Buffers {
   explicit Buffers(std::vector<int> groups = {0, 0, 0, 0}) : params(model, groups) {
-    // What is left of the step before.
+    // Leftovers of the previous step.
     for (const auto& slice : params.slices(FlatParams::BufferKind::grads))
       params.grads().narrow(0, slice.offset, slice.count).fill_(7);
   }
@@ -31,7 +31,7 @@ struct Buffers {
   FlatParams params;
 };
 
-// The gradients of a backward pass by autograd alone, laid out like the buffer.
+// The gradients of a backward pass with autograd alone, in the layout of the buffer.
 at::Tensor added_to_zeros(std::vector<int> groups = {0, 0, 0, 0}) {
   Buffers plain(std::move(groups));
   plain.params.grads().zero_();
@@ -39,7 +39,7 @@ at::Tensor added_to_zeros(std::vector<int> groups = {0, 0, 0, 0}) {
   return plain.params.grads();
 }
 
-// The sum of x, whose gradient is said to be `gradient`.
+// The sum of x, whose backward returns `gradient`.
 struct GivesGradient : public torch::autograd::Function<GivesGradient> {
   static inline at::Tensor gradient;
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {

@@ -113,10 +113,9 @@ TEST_CASE("unsupported sharding is refused with its name and place") {
             .find("s.yaml:1:17: error: sharding_rules: only "
                   "[[\"act_batch\", \"data\"]]") == 0);
   CHECK(refused("mesh_allow_split_physical_axes: false") == "");
-  CHECK(
-      refused("mesh_allow_split_physical_axes: true") ==
-      "s.yaml:1:33: error: mesh_allow_split_physical_axes: true is not supported: it is about the "
-      "wiring of TPUs");
+  CHECK(refused("mesh_allow_split_physical_axes: true") ==
+        "s.yaml:1:33: error: mesh_allow_split_physical_axes: true is not supported: it concerns "
+        "the topology of TPUs");
 }
 
 TEST_CASE("explain shows the sharding keys, given or not") {
@@ -148,8 +147,8 @@ TEST_CASE("a mesh has as many devices as there are processes") {
         "s.yaml:1:7: error: mesh: its sizes multiply to 8, but there are 4 processes; "
         "[[\"data\", -1]] takes all of them");
   CHECK(refused("mesh: [[data, 2], [model, 2]]") ==
-        "s.yaml:1:7: error: mesh: work is divided over the axis 'data' only; axis 'model' must "
-        "have size 1");
+        "s.yaml:1:7: error: mesh: work is split over the axis 'data' only; axis 'model' must have "
+        "size 1");
   CHECK(refused("mesh: [[data, 0]]").find("the size of axis 'data' must be a positive") !=
         std::string::npos);
   CHECK(refused("mesh: [[data, 2], [data, 2]]") ==

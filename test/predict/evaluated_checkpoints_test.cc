@@ -1,4 +1,4 @@
-// Which checkpoints bvtrain eval has evaluated, and when it gives up waiting.
+// Which checkpoints bvtrain eval has evaluated, and when it stops waiting.
 #include "lib/predict/evaluated_checkpoints.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// The images that folders on the command line hold.
+// The images in folders on the command line.
 #include "lib/predict/predict_inputs.h"
 
 #include "test/support/error.h"

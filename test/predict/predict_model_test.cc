@@ -1,4 +1,4 @@
-// What predict knows of a weights file, with and without a card and a config.
+// What predict reads from a weights file, with and without a card and a config.
 #include "lib/predict/predict_model.h"
 
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
-// The text of predictions: exact lines, quoting, rows with errors.
+// Prediction output: exact lines, quoting, rows with errors.
 #include "lib/predict/prediction_text.h"
 
 #include <ATen/ops/full.h>
@@ -12,8 +12,8 @@
 namespace bv::test {
 namespace {
 
-// Two images that could be read and, between them, one that could not. The probabilities of the
-// classes are exactly 0, 1/2, 1 and 1, 1/2, 0.
+// Two readable images and an unreadable one between them. The class probabilities are exactly 0,
+// 1/2, 1 and 1, 1/2, 0.
 PredictedBatch example() {
   PredictedBatch batch;
   batch.rows = {{.name = "a.jpg"}, {.name = "b,\"c\".jpg", .error = "too short"}, {.name = "d"}};
@@ -54,7 +54,7 @@ TEST_CASE("predictions as JSON lines") {
   labelled.rows[0].name = "\xe4";  // not UTF-8
   CHECK(json_lines(1)->add(labelled).starts_with(
       "{\"file\":\"\xef\xbf\xbd\",\"label\":{\"index\":1,\"class\":\"dog, wet\"},\"top\":[{"));
-  // JSON has no NaN and no infinities. A diverged model may predict them.
+  // JSON has no NaN or infinity, but a diverged model may predict them.
   PredictedBatch diverged = example();
   diverged.numbers = true;
   diverged.rows = {{.name = "a"}};
@@ -103,7 +103,7 @@ TEST_CASE("predictions as a table") {
         "a.jpg   label 2 ox         predicted 2 ox         1.000   1 dog, wet   0.500\n"
         "d       label 1 dog, wet   predicted 0 cat        1.000   1 dog, wet   0.500\n"
         "1 of 2 are right\n");
-  // No text of a file controls the terminal.
+  // Text from files cannot control the terminal.
   PredictedBatch hostile = example();
   hostile.rows[0].name = "\x1b[2J";
   hostile.class_names[2] = "\n";
@@ -181,7 +181,7 @@ TEST_CASE("several classes of an image stand next to those that are predicted") 
                        "1 of 2 are exact matches\n"));
   batch.rows[0].label = right({2});
   CHECK(whole(*prediction_table(), {batch}).ends_with("2 of 2 are exact matches\n"));
-  // How many are shown does not change what is right.
+  // The number of shown classes does not change what is correct.
   CHECK(whole(*prediction_table(3), {batch}).ends_with("2 of 2 are exact matches\n"));
   // No class is predicted, and none is right.
   batch.arrays["logits"] = at::zeros({2, 3});

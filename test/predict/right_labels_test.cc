@@ -1,4 +1,4 @@
-// The labels that predictions are shown next to: those that the evaluator's pp makes.
+// The labels shown next to predictions: those from the evaluator's pp.
 #include "lib/predict/right_labels.h"
 
 #include <ATen/ops/full.h>

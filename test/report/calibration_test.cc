@@ -1,4 +1,4 @@
-// The report's bins of confidence.
+// The report's confidence bins.
 #include <catch2/catch.hpp>
 
 #include "lib/report/page/report_evals.h"

@@ -76,7 +76,7 @@ TEST_CASE("charts: accuracies show their errors on a logarithmic axis, whatever 
     CHECK(svg.find("inf") == std::string::npos);
     CHECK(count(svg, "class=\"grid\"") >= 2);
   }
-  History percent;  // somebody's metric with this name is no share
+  History percent;  // a user's metric with this name is not a share
   percent.add(1, {{"test/acc", 97.5}});
   CHECK(bv::chart_svg(bv::metric_charts(percent).at(0)).find("error") == std::string::npos);
 }

@@ -1,4 +1,4 @@
-// Chrono against the formulas of big_vision's (utils.py), on a clock of the test's own.
+// Chrono against the formulas of big_vision's Chrono (utils.py), with a fake clock.
 #include "lib/report/chrono.h"
 
 #include <catch2/catch.hpp>

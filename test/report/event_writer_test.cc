@@ -1,4 +1,4 @@
-// Event files, read back by a reader of their own that shares nothing with the writer.
+// Event files, read back by a separate reader that shares no code with the writer.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What reaches the console (a pipe, a terminal) and the log file.
+// Output to the console (a pipe, a terminal) and the log file.
 #include "lib/report/log.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// metrics.jsonl as a file: what a restart keeps, drops and puts aside.
+// metrics.jsonl as a file: what a restart keeps, drops and moves aside.
 #include "lib/report/metric_file.h"
 
 #include <catch2/catch.hpp>
@@ -45,7 +45,7 @@ TEST_CASE("a damaged step costs its own row only, and the file as it was stays")
     CHECK(history.series.at("a") == bv::Points{{10, 1}, {30, 3}, {40, 4}, {50, 6}, {70, 8}});
     CHECK(read_file(file + (round == 1 ? ".damaged" : ".damaged-2")) == content);
   }
-  // What a killed run leaves is no damage.
+  // An incomplete last line from a killed run is not damage.
   bv::write_file_atomically(file, row(10, 1) + row(20, 2) + "{\"st");
   CHECK(bv::restore_rows(file, 10).steps == std::vector<int64_t>{10});
   CHECK_FALSE(bv::file_exists(file + ".damaged-3"));
@@ -64,7 +64,7 @@ TEST_CASE("rows after the step that a run continues from do not displace those b
   CHECK(history.series.at("a") == bv::Points{{10, 1}, {20, 2}, {30, 3}});
   CHECK(history.summaries.at("a").count == 3);
   CHECK(read_file(file + ".damaged") == content + row(60));
-  // In which order they stand themselves is no damage: they are dropped in any case.
+  // Their own order is not damage: they are dropped in any case.
   bv::write_file_atomically(file, row(10) + row(20) + row(70) + row(60) + row(70));
   CHECK(bv::restore_rows(file, 50).steps == std::vector<int64_t>{10, 20});
   CHECK(read_file(file) == row(10) + row(20));

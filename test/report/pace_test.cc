@@ -63,7 +63,7 @@ TEST_CASE("pace: the speed is that of the last logged interval, without pauses")
   // Two seconds of warm-up, then 8 + 20 + 5 seconds for 28 steps.
   CHECK(*steps.pace.mean_images_per_second() == Approx(28 * kBatch / 33.0));
   CHECK(steps.pace.training_seconds() == Approx(35));
-  // Pauses take their time in the rest of the run too.
+  // Pauses also count for the rest of the run.
   CHECK(*steps.pace.eta_seconds() == Approx((33 + 60) / 28.0 * 970));
 }
 

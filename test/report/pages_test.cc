@@ -21,7 +21,7 @@ using bv::test::TempFolder;
 
 constexpr size_t kMostBytes = 2'000'000;
 
-// Numbers without a pattern, so that PNG cannot make pictures of them smaller.
+// Numbers without a pattern, so that PNG cannot compress pictures of them.
 uint32_t noise(uint32_t& state) {
   state = state * 1664525 + 1013904223;
   return state >> 16;

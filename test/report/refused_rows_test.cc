@@ -1,4 +1,4 @@
-// Rows, TensorBoard files and reports that a disk refuses, for a while or for good.
+// Rows, TensorBoard files and reports that cannot be written, temporarily or permanently.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>

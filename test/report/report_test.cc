@@ -1,4 +1,4 @@
-// report.html and its charts: well-formed for whatever the run was, hostile names escaped.
+// report.html and its charts: well-formed for any run, hostile names escaped.
 #include "lib/report/page/report.h"
 
 #include <algorithm>

@@ -95,7 +95,7 @@ TEST_CASE("the closing lines") {
         std::vector<std::string>{
             "5,000 of 5,000 steps in 1m12s since the restart at step 4,000, precision float32",
             "Checkpoints that could not be written: 2 (see the warnings above)",
-            "Checkpoints that were left out, because they were due too often: 4,000"});
+            "Checkpoints skipped because they were due too often: 4,000"});
 }
 
 TEST_CASE("the hash of a config does not depend on the order of its keys") {

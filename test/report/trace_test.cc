@@ -1,4 +1,4 @@
-// The recorder of spans and the file it makes.
+// The span recorder and its output file.
 #include "lib/report/trace.h"
 
 #include <pthread.h>

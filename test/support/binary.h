@@ -25,7 +25,7 @@ bool wait_for_file(const std::string& path);
 // Returns the path of a file of the repository.
 std::string source_file(const std::string& name);
 
-// One line of metrics.jsonl: from each name to the text of its number.
+// One line of metrics.jsonl: maps each name to its number as a string.
 using TextRow = std::map<std::string, std::string>;
 std::vector<TextRow> metric_rows(const std::string& workdir);
 // metric_rows() without times, rates and memory, which differ from run to run.

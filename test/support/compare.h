@@ -25,7 +25,7 @@ inline double worst(const at::Tensor& a, const at::Tensor& b) {
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
   const at::Tensor x = a.contiguous(), y = b.contiguous();
-  // An empty tensor may have no memory, and memcmp() wants some.
+  // An empty tensor may have no memory, but memcmp() requires a pointer.
   return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 

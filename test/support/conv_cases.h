@@ -26,8 +26,8 @@ struct ConvOperands {
         bias(noise({s.out}, 3)),
         grad(noise({s.n, s.out, s.h, s.w}, 4).to(type)) {}
 
-  // The same in the type `wide`, with the kernel rounded to `type` before, as a network that
-  // computes in `type` has it.
+  // The same in the type `wide`, with the kernel first rounded to `type`, as in a network that
+  // computes in `type`.
   ConvOperands widened(at::ScalarType type, at::ScalarType wide = at::kDouble) const {
     ConvOperands all = *this;
     all.kernel = kernel.to(type);

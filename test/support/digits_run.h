@@ -28,7 +28,7 @@ compute_threads: 1
 }
 
 // One entry below `evals:`, a classification of `split`. `keys` are more keys of the evaluator, one
-// to a line, without indentation.
+// per line, without indentation.
 inline std::string digits_evaluator(const std::string& name, const std::vector<std::string>& keys,
                                     const std::string& split = "test") {
   std::string text = "  " + name + R"(:

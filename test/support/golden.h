@@ -3,8 +3,8 @@
 // beside it: $BVTRAIN_SHARED, by default ../shared.
 //
 // A test whose data is missing prints a line and passes. With BVTRAIN_REQUIRE_DATA=1 it fails.
-// scripts/test.sh sets that where CI=true and the folder exists, so that CI cannot pass because a
-// file has disappeared.
+// scripts/test.sh sets that if CI=true and the folder exists, so that CI cannot pass because a file
+// is missing.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@
 
 namespace bv::test {
 
-// Says that the running test case lacks `what`: prints a line, or fails the test case if
+// Reports that the running test case lacks `what`: prints a line, or fails the test case if
 // BVTRAIN_REQUIRE_DATA=1. Only for what CI must have. A test that lacks a GPU, a privilege or
 // another program prints its line with WARN.
 inline void report_missing(const std::string& what) {

@@ -1,4 +1,4 @@
-// Memory that ends the program with SIGSEGV if something reads or writes outside of it.
+// Memory that ends the program with SIGSEGV on reads or writes outside it.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 namespace bv::test {
 
-// Where the neighbouring page that cannot be touched is.
+// The side of the inaccessible page.
 enum class Guard { before, behind };
 
 template <class T>

@@ -17,8 +17,8 @@ namespace bv::test {
 // A tensor of device meta counts as one on a device.
 //
 // It does not see what calls no operator: data_ptr() and accessors of CPU tensors, CUDA's own
-// functions such as cudaMemcpy and cudaStreamSynchronize, and what happens within a kernel. In a
-// run on the CPU nothing is copied between devices, so there it sees the reads of values alone.
+// functions such as cudaMemcpy and cudaStreamSynchronize, and code inside a kernel. In a run on the
+// CPU nothing is copied between devices, so there it only sees reads of values.
 class HostReads {
  public:
   HostReads();

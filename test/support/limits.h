@@ -1,4 +1,4 @@
-// Limits on what this process may use, for tests of what happens without it.
+// Resource limits of this process, for tests of behaviour without these resources.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,8 +12,8 @@
 
 namespace bv::test {
 
-// Whether the tests and the program are built with a sanitizer, which needs memory and address
-// space of its own and keeps freed memory for a while.
+// Whether the tests and the program are built with a sanitizer, which needs additional memory and
+// address space and keeps freed memory for a while.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else
@@ -23,15 +23,15 @@ inline constexpr bool kSanitized = false;
 // How many times as long a program may take to start, for tests that wait for a number of seconds.
 inline constexpr int kSlowness = kSanitized ? 8 : 1;
 
-// The thread sanitizer does not know the threads that a forked child of a process with threads
-// starts. Tests with such a child cannot run under it.
+// The thread sanitizer does not support threads in a forked child of a multi-threaded process.
+// Tests with such a child cannot run under it.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitized = true;
 #else
 inline constexpr bool kThreadSanitized = false;
 #endif
 
-// While it lives, a limit of this process is lower.
+// While it exists, a limit of this process is lower.
 class Limit {
  public:
   Limit(__rlimit_resource what, rlim_t value) : what_(what) {
@@ -62,7 +62,7 @@ inline size_t thread_count() {
   return count;
 }
 
-// Whether all threads of this process but the calling one sleep.
+// Whether all threads of this process except the calling one are asleep.
 inline bool others_sleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(::gettid())) continue;
@@ -74,9 +74,9 @@ inline bool others_sleep() {
   return true;
 }
 
-// While the result lives, this process gets 64 MiB of memory at most. They are too few for the
-// stacks of kTooManyThreads threads, even if those are small. First waits until all other threads
-// sleep, because a thread of LibTorch's profiler ends the process if it finds no memory at its
+// While the result exists, this process gets at most 64 MiB of memory. That is not enough for the
+// stacks of kTooManyThreads threads, even small ones. First waits until all other threads are
+// asleep, because a thread of LibTorch's profiler ends the process if it gets no memory at its
 // start.
 inline Limit little_memory() {
   wait_until(others_sleep);

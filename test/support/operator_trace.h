@@ -1,5 +1,5 @@
-// Lists calls of operators: their names, and the shapes, types and numbers that they get. The
-// values of tensors are left out.
+// Lists operator calls: their names, and the shapes, types and numbers of their arguments. Tensor
+// values are left out.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -1,4 +1,4 @@
-// Child processes, and what the kernel tells about processes (/proc).
+// Child processes, and the kernel's information about processes (/proc).
 #pragma once
 
 #include <set>
@@ -18,14 +18,14 @@ struct Finished {
   int code = -1;  // the exit code, or 128 + the signal that killed it
   std::string out, err;
   double seconds = 0;   // from its start to its end
-  double peak_mib = 0;  // the most memory that it had resident
+  double peak_mib = 0;  // peak resident memory
 };
 
 // A child process whose stdout and stderr go to temporary files.
 class Process {
  public:
   // Starts `program` with `argv`, whose first entry is the name that the program sees as its own.
-  // own_group: in a process group of its own, which signals from a terminal do not reach.
+  // own_group: in a separate process group, which signals from a terminal do not reach.
   Process(const std::string& program, const std::vector<std::string>& argv,
           const Environment& environment, bool own_group = false);
   Process(Process&& other) noexcept;

@@ -1,4 +1,4 @@
-// What this process holds and takes: memory, descriptors and page faults.
+// The resources of this process: memory, descriptors and page faults.
 #pragma once
 
 #include <sys/resource.h>

@@ -6,7 +6,7 @@
 
 namespace bv::test {
 
-// Returns a TCP port of 127.0.0.1 on which nobody listened a moment ago. The kernel chooses it.
+// Returns a TCP port of 127.0.0.1 that was free a moment ago. The kernel chooses it.
 int free_port();
 // Returns the sockets of any kind that the process has open, by inode.
 std::set<std::string> sockets_of(int pid);

@@ -9,7 +9,7 @@
 
 namespace bv::test {
 
-// What is on a terminal after `text` was written to it.
+// The content of a terminal after `text` was written to it.
 struct Screen {
   std::vector<std::string> lines;  // those that ended, without escape sequences
   std::vector<std::string> drawn;  // each state of the last line that was redrawn in place

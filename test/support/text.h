@@ -16,8 +16,8 @@ inline size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Returns `text` with each `from` replaced by `to`. It does not search `to`, because the random
-// name of a temporary folder may contain `from`.
+// Returns `text` with each `from` replaced by `to`. It does not search inside `to`, because the
+// random name of a temporary folder may contain `from`.
 inline std::string replace_all(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);

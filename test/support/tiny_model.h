@@ -1,5 +1,4 @@
-// A model of about 400 parameters, and a training step for it: for tests that need some step, no
-// matter which.
+// A model of about 400 parameters, and a training step for it: for tests that need any step.
 #pragma once
 
 #include <ATen/ops/relu.h>

@@ -1,4 +1,4 @@
-// Catalogues of wrong configs with the messages that they must give, as text files:
+// Catalogues of wrong configs with their expected messages, as text files:
 //
 //   === a name
 //   env NAME=value       optional, any number: an environment variable

@@ -1,4 +1,4 @@
-// The classification task: its loss, smoothing, predictions, and the batches that it refuses.
+// The classification task: its loss, smoothing, predictions, and the batches that it rejects.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ones.h>

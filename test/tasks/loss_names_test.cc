@@ -1,4 +1,4 @@
-// Losses of the reference that no task supports.
+// The reference's losses that no task supports.
 #include <catch2/catch.hpp>
 
 #include "lib/tasks/task.h"

@@ -1,4 +1,4 @@
-// The task regress: losses, the scale of the targets, and what it refuses.
+// The task regress: losses, the target scale, and rejected inputs.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/huber_loss.h>
 #include <ATen/ops/tensor.h>
@@ -130,8 +130,8 @@ TEST_CASE("examples that cannot be read are left out within the budget") {
 TEST_CASE("targets without a spread, or that are no numbers, are named") {
   const at::Tensor same = at::tensor({1.F, 3.5F, 2.F, 3.5F}).reshape({2, 2});
   CHECK(refusal_to_fit(examples_of(same)) ==
-        "error: target 1 is 3.5 in all 2 training examples: there is nothing to learn, and it "
-        "cannot be normalized");
+        "error: target 1 is constant (3.5) in all 2 training examples: there is nothing to learn, "
+        "and it cannot be normalized");
   const at::Tensor bad = at::tensor({1.F, 3.F, 2.F, std::nanf("")}).reshape({2, 2});
   CHECK(refusal_to_fit(examples_of(bad)) == "row 1: error: target 1 of 'labels' is nan");
   CHECK(refusal_to_fit(examples_of(bad), 3) ==
@@ -220,8 +220,8 @@ TEST_CASE("a folded scale: the last layer gives values in the units of the targe
 
   buffers = {{kTargetMean, at::zeros({3})}, {kTargetStd, at::zeros({3})}};
   CHECK(error_of([&] { fold_target_scale(params, buffers, "ckpt/step-1", 1); }) ==
-        "ckpt/step-1: error: has a scale of targets but no last layer head/kernel and head/bias to "
-        "put it in");
+        "ckpt/step-1: error: has a target scale but no last layer head/kernel and head/bias to "
+        "apply it to");
 }
 
 }  // namespace bv::test

@@ -1,4 +1,4 @@
-// Weights of classes, and labels with several classes: the task classify with its arguments.
+// Class weights, and labels with several classes: the task classify with its arguments.
 #include "lib/tasks/class_weights.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
@@ -164,8 +164,8 @@ TEST_CASE("class_weights that do not fit are refused") {
 
 TEST_CASE("multilabel needs a loss that judges each class, and labels that are probabilities") {
   CHECK_THAT(refusal("{multilabel: true}"),
-             Catch::EndsWith("multilabel: needs loss: sigmoid_xent, which judges each class for "
-                             "itself; softmax_xent chooses one class"));
+             Catch::EndsWith("multilabel: needs loss: sigmoid_xent, which treats each class "
+                             "independently; softmax_xent chooses one class"));
   const auto task = make("{multilabel: true}", env("sigmoid_xent"));
   TinyModel model;
   Pass pass;

@@ -16,8 +16,8 @@ namespace {
 enum class Here {
   same,    // a key of the same name
   other,   // the advice names what to write
-  always,  // what the key can switch on always happens
-  lacking  // the advice says plainly that it does not exist
+  always,  // what the key enables always happens
+  lacking  // the advice states that it does not exist
 };
 
 struct BaseKey {
@@ -36,12 +36,12 @@ const std::vector<BaseKey> kBaseKeys = {
     {"periodic_action_growth_ratios", "null", Here::same, ""},
     {"log_train_data_interval", "120.0", Here::other, "'log_training_seconds'"},
     {"log_async", "true", Here::always, "always writes the metrics"},
-    {"log_all_hosts", "false", Here::lacking, "process 0 alone writes the metrics"},
+    {"log_all_hosts", "false", Here::lacking, "only process 0 writes the metrics"},
     {"logging_interval_type", "null", Here::other, "'log_training_steps'"},
     {"checkpoint_interval_type", "null", Here::other, "'ckpt_steps'"},
     {"save_initial_train_checkpoint", "false", Here::lacking, "step 0 is not saved"},
-    {"train_checkpoint_all_hosts", "false", Here::always, "its part of sharded state"},
-    {"best_checkpoint_all_hosts", "false", Here::always, "its part of sharded state"},
+    {"train_checkpoint_all_hosts", "false", Here::always, "its shard of sharded state"},
+    {"best_checkpoint_all_hosts", "false", Here::always, "its shard of sharded state"},
     {"log_all_train_data", "false", Here::other, "'log_training_steps: 1'"},
     {"eval_initial_weights", "false", Here::always, "'skip_first: true'"},
     {"one_off_evaluate", "false", Here::other, "'bvtrain eval --workdir DIR'"},
@@ -49,7 +49,7 @@ const std::vector<BaseKey> kBaseKeys = {
     {"random_seed", "42", Here::other, "'seed'"},
     {"random_mode_train", "unique_host_unique_device", Here::lacking, "there is no choice"},
     {"random_mode_eval", "same_host_same_device", Here::lacking, "there is no choice"},
-    {"legacy_random_seed_behavior", "false", Here::lacking, "in one way only"},
+    {"legacy_random_seed_behavior", "false", Here::lacking, "depend only on 'seed'"},
     {"best_model_eval_metric", "\"\"", Here::other, "'best: {metric: val/prec@1}'"},
     {"best_model_eval_metric_higher_is_better", "true", Here::other, "higher_is_better: false}'"},
 };
@@ -88,7 +88,7 @@ TEST_CASE("each key of JAXline's base config is a key here, or its error says wh
   CHECK(problems_of("total_steps: 4\n" + kBase).empty());
   for (const BaseKey& key : kBaseKeys) {
     INFO(key.name);
-    // A key that stands for the length of the run takes the place of ours.
+    // A key for the length of the run replaces ours.
     const std::string length = key.name == "training_steps" ? "" : "total_steps: 4\n";
     const std::string problems = problems_of(key.name + ": " + key.value + "\n" + length + kBase);
     INFO(problems);

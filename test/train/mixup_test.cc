@@ -1,5 +1,4 @@
-// Mixup compared with the reference's arrays, and the distribution and repeatability of its
-// coefficient.
+// Mixup compared with the reference's arrays, and its coefficient's distribution and repeatability.
 #include "lib/train/mixup.h"
 
 #include <ATen/Parallel.h>

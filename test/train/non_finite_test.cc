@@ -1,4 +1,4 @@
-// The key nan: a step that is not finite is skipped, or ends the run.
+// The key nan: a non-finite step is skipped, or ends the run.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -17,7 +17,7 @@ Batch bad_batch(int64_t step, double value) {
   return batch;
 }
 
-// What differs between two states.
+// The differences between two states.
 std::vector<std::string> changed(const NamedTensors& a, const NamedTensors& b) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : a) {

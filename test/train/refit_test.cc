@@ -1,4 +1,4 @@
-// Weights with patches of another size: flexi_vit resizes them, other models refuse them.
+// Weights with another patch size: flexi_vit resizes them, other models reject them.
 #include <ATen/ATen.h>
 
 #include "lib/ckpt/formats/npz.h"

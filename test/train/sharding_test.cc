@@ -1,4 +1,4 @@
-// Every optimizer under every sharding strategy computes what it computes under `replicate`. Four
+// Every optimizer gives the same results under every sharding strategy as under `replicate`. Four
 // real processes train small models; each is this program again, as a worker.
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -132,7 +132,7 @@ struct Run {
   at::Tensor logits, ema_logits;
 };
 
-// Sums over ranks are added in another order, which changes them by some 1e-7.
+// Sums over ranks have another order, which changes them by about 1e-7.
 void check_near(const std::string& name, const at::Tensor& a, const at::Tensor& b,
                 double tolerance) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
@@ -175,8 +175,8 @@ void check_same(Run& whole, Run& shared, const NamedTensors& expected, int rank,
   CHECK(shared.step->memory().state < whole.step->memory().state * 2 / 3);
 }
 
-// Weights that rank 0 reads from a file reach the parts of all ranks, and no rank holds a whole
-// unit meanwhile.
+// Weights that rank 0 reads from a file reach the parts of all ranks, and no rank ever holds a
+// whole unit.
 void check_weights_go_out(Group& group) {
   Run run({"vit", kVit, "optax_name: sgd"}, kStrategies[2], group, /*steps=*/0);
   const std::set<std::string> sharded = run.step->sharded_parameters();
@@ -212,7 +212,7 @@ void check_weights_go_out(Group& group) {
 
 }  // namespace
 
-// One rank. The test below runs it in processes of their own.
+// One rank. The test below runs it in separate processes.
 TEST_CASE("sharding worker", "[.]") {
   const EnvironmentMap environment = environment_map();
   const auto group = Group::join(find_rank_layout({}, environment), group_options(environment));

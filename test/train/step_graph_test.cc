@@ -1,7 +1,7 @@
-// What a graph needs of forward and backward: they call the same operators with the same numbers in
-// each step, and move nothing between the host and the device. Also the order of runs, recording
-// and replays of whole steps, with a recorder for the CPU. Whole steps as graphs of an emulated GPU
-// are in test/cuda.
+// The requirements of a graph on forward and backward: they call the same operators with the same
+// numbers in each step, and copy nothing between the host and the device. Also the order of runs,
+// capture and replays of whole steps, with a recorder for the CPU. Whole steps as graphs of an
+// emulated GPU are in test/cuda.
 #include "lib/train/step_graph.h"
 
 #include <ATen/ops/ones.h>
@@ -65,7 +65,7 @@ struct Case {
   std::string model, keys, task_keys = "{}";
 };
 
-// Repeats the work by calling it, as a device would repeat its kernels.
+// Replays the work by calling it, as a device would replay its kernels.
 class CallingRecorder : public GraphRecorder {
  public:
   struct Counts {
@@ -163,7 +163,7 @@ TEST_CASE("a model that draws another patch size in each step says so") {
                        "[2, 3, 4, 5]}}}",
                        "{}", Precision::float32);
   CHECK(step.model->varies() == "model.flexi draws another patch size in each step");
-  // The test above would see it.
+  // The test above would detect it.
   std::set<std::vector<std::string>> all;
   for (int64_t i = 1; i <= 12; ++i) all.insert(calls_of(step, i));
   CHECK(all.size() > 1);
@@ -194,7 +194,7 @@ TEST_CASE("steps that are repeated as a graph train as steps without one") {
   CHECK(counts.runs == 4);
   CHECK(counts.records == 2);
   CHECK(counts.replays == 8);
-  // A checkpoint that is loaded is trained on from there.
+  // Training continues from a loaded checkpoint.
   const NamedTensors saved = plain.step->state();
   plain.run(13, 15);
   graph.run(13, 14);

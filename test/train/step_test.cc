@@ -1,4 +1,4 @@
-// The training step: what it measures, that it reads nothing back, non-finite values, averaged
+// The training step: its measurements, that it reads nothing back, non-finite values, averaged
 // weights, its state, and its keys.
 #include "lib/train/step.h"
 
@@ -115,7 +115,7 @@ TEST_CASE("clipping: no change below the norm, exactly the norm above") {
   CHECK(values.at("l2_grads") == measured(*plain.step, 1).at("l2_grads"));  // before clipping
 }
 
-// The meta device plays the GPU. Its tensors have no values, so copies from it throw, but only
+// The meta device replaces the GPU. Its tensors have no values, so copies from it throw, but only
 // after the counter has seen them.
 TEST_CASE("the counter of the next test sees reads of values and copies between devices") {
   const at::Tensor host = at::ones({3}), device = at::empty({3}, at::kMeta);

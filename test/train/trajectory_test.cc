@@ -1,6 +1,6 @@
-// TrainStep follows whole training runs of the reference: 20 steps of a small ViT. The tolerances
-// are those of the README beside the golden arrays, about 10 times the distance to a run in
-// float64.
+// TrainStep reproduces whole training runs of the reference: 20 steps of a small ViT. The
+// tolerances are those in the README next to the golden arrays, about 10 times the distance to a
+// float64 run.
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -18,7 +18,7 @@ namespace {
 struct Tolerance {
   const char* run;
   double loss, l2_grads, l2_params, l2_updates, params;
-  bool skip_key_bias;  // its gradient is 0 but for rounding, which Adam amplifies
+  bool skip_key_bias;  // its gradient is only rounding noise, which Adam amplifies
 };
 constexpr Tolerance kRuns[] = {
     {"sgd", 3e-6, 3e-6, 2e-6, 3e-6, 5e-6, false},

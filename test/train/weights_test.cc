@@ -1,5 +1,5 @@
-// model_init into real models: the reference's arrays and logits, both layouts of the encoder,
-// files of other programs, and what does not fit.
+// model_init with real models: the reference's arrays and logits, both layouts of the encoder,
+// files of other programs, and files that do not fit.
 #include "lib/train/weights.h"
 
 #include <ATen/ATen.h>

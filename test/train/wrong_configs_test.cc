@@ -1,5 +1,5 @@
-// Catalogues of wrong configs, each with the exact lines that a user sees. They are read in this
-// process, like a run with --explain.
+// Catalogues of wrong configs, each with its exact error lines. They are read in this process, as
+// in a run with --explain.
 #include <catch2/catch.hpp>
 #include <set>
 

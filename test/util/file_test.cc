@@ -73,7 +73,7 @@ TEST_CASE("reading fails in one line") {
         Failure{Exit::usage, "/proc/self/status: error: larger than 100 bytes"});
   CHECK(failure([&] { read_file(file + "/x"); }) ==
         Failure{Exit::usage, file + "/x: error: Not a directory"});
-  // Nothing is mapped at address 0, which the kernel reports like a bad sector of a disk.
+  // Nothing is mapped at address 0, which the kernel reports like a bad disk sector.
   CHECK(failure([&] { read_file("/proc/self/mem"); }) ==
         Failure{Exit::storage, "/proc/self/mem: error: cannot read: Input/output error"});
 }
@@ -233,8 +233,8 @@ TEST_CASE("a mapped file that is cut off ends the process with its name and the 
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 3);
   CHECK(read_text(said) == folder.path() +
-                               "/weights\\n.npz @ offset 8197: error: cannot be read: "
-                               "the file was cut off meanwhile, or its disk has a fault\n");
+                               "/weights\\n.npz @ offset 8197: error: cannot be read: the file was "
+                               "truncated, or its disk is faulty\n");
 }
 
 TEST_CASE("folders are made with their parents") {
@@ -253,7 +253,7 @@ TEST_CASE("the cache follows XDG") {
   const std::string saved = old_xdg == nullptr ? "" : old_xdg;
   ::setenv("XDG_CACHE_HOME", "/x/y", 1);
   CHECK(cache_home() == "/x/y/bvtrain");
-  ::setenv("XDG_CACHE_HOME", "relative", 1);  // the specification says to ignore it
+  ::setenv("XDG_CACHE_HOME", "relative", 1);  // the specification requires ignoring it
   CHECK(cache_home() == std::string(std::getenv("HOME")) + "/.cache/bvtrain");
   old_xdg == nullptr ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", saved.c_str(), 1);
 }

@@ -1,4 +1,4 @@
-// Listing a folder: what its entries are, and faults while it is read.
+// Listing a folder: its entries, and errors while it is read.
 #include "lib/util/folder_entries.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@ namespace {
 int g_entries_until_failure = -1;  // -1: readdir() does not fail
 }  // namespace
 
-// Takes the place of the C library's function in this program.
+// Replaces the C library's function in this program.
 extern "C" dirent* readdir(DIR* dir) {
   if (g_entries_until_failure == 0) {
     errno = EIO;

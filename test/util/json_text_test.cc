@@ -1,4 +1,4 @@
-// The text of JSON: bytes that are not UTF-8, and numbers that JSON does not have.
+// JSON output: bytes that are not UTF-8, and numbers that JSON does not have.
 #include "lib/util/json_text.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What of a name reaches a terminal.
+// The parts of a name that reach a terminal.
 #include "lib/util/printable.h"
 
 #include <catch2/catch.hpp>

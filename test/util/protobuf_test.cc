@@ -1,4 +1,4 @@
-// The encoder against the examples of protobuf's own description of its wire format.
+// The encoder against the examples in protobuf's description of its wire format.
 #include "lib/util/protobuf.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// What the signals do to a process with our handlers.
+// The effect of signals on a process with bvtrain's handlers.
 #include "lib/util/signals.h"
 
 #include <sys/wait.h>

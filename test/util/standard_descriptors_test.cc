@@ -21,7 +21,7 @@ TEST_CASE("closed standard descriptors are opened, so that no file gets their nu
       open_standard_descriptors();
       const int file = ::open((folder / "file").c_str(), O_WRONLY | O_CREAT, 0666);
       const bool lost = write_all(STDERR_FILENO, "") == 0;
-      // Nothing that should be read or written gets lost in silence.
+      // No read or write is lost silently.
       char byte = 0;
       const bool no_input = (closed & 1) == 0 || ::read(STDIN_FILENO, &byte, 1) < 0;
       const bool no_output = (closed & 2) == 0 || write_all(STDOUT_FILENO, "x") != 0;

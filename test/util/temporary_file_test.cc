@@ -1,4 +1,4 @@
-// The names of temporary files, and whether their writers live.
+// The names of temporary files, and whether their writers are alive.
 #include "lib/util/temporary_file.h"
 
 #include <fmt/format.h>

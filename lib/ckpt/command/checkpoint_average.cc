@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-using Forms = std::map<std::string, std::string>;  // of tensors, by their names
+using Forms = std::map<std::string, std::string>;  // by tensor name
 
 Forms forms_of(const NamedTensors& tensors) {
   Forms forms;
@@ -34,14 +34,14 @@ void require_same(const Forms& first, const std::string& first_folder, const For
   }
 }
 
-// Whether a tensor is a part of the scale of a regression's targets (lib/model/target_scale.h), or
-// the average of one.
+// Whether a tensor is part of a regression's target scale (lib/model/target_scale.h), or the
+// average of one.
 bool is_target_scale(const std::string& name) {
   return name.starts_with("buffers/targets/") || name.starts_with("ema/targets/");
 }
 
-// Throws unless the checkpoints have the same scale of targets. The last layer learns values in
-// units of its scale, so last layers of different scales have no mean.
+// Throws unless the checkpoints have the same target scale. The last layer learns values in units
+// of its scale, so the mean of last layers with different scales is meaningless.
 void require_same_scale(const NamedTensors& first, const std::string& first_folder,
                         const NamedTensors& tensors, const std::string& folder) {
   for (const auto& [name, tensor] : tensors) {

@@ -28,7 +28,7 @@ std::time_t time_of(const std::string& file) {
   return ::stat(file.c_str(), &info) == 0 ? info.st_mtime : 0;
 }
 
-// Fills in what the manifest says: the step, and why the run keeps the checkpoint.
+// Sets the fields that the manifest holds: the step, and why the run keeps the checkpoint.
 void read_manifest_of(ListedCheckpoint& listed) {
   try {
     const Manifest manifest = read_manifest(listed.folder);
@@ -37,7 +37,7 @@ void read_manifest_of(ListedCheckpoint& listed) {
     if (const auto best = read_best(listed.folder))
       listed.why.push_back(fmt::format("best {} {}", best->metric, short_number(best->value)));
   } catch (const Error&) {
-    // checkpoint_fault() says what is wrong.
+    // checkpoint_fault() reports what is wrong.
   }
 }
 
@@ -53,8 +53,8 @@ ListedCheckpoint describe(const std::string& folder) {
   return listed;
 }
 
-// The newest checkpoint without a fault is the one from which a run continues. A run deletes others
-// when they are no longer among the newest, unless they are marked to be kept.
+// A run continues from the newest checkpoint without a fault. It deletes others when they are no
+// longer among the newest, unless they are marked to be kept.
 void mark_newest(std::vector<ListedCheckpoint>& checkpoints) {
   bool newest = true;
   for (auto it = checkpoints.rbegin(); it != checkpoints.rend(); ++it) {
@@ -67,7 +67,7 @@ void mark_newest(std::vector<ListedCheckpoint>& checkpoints) {
   }
 }
 
-// Adds what the run measured at the steps of the checkpoints.
+// Adds the values that the run measured at the checkpoints' steps.
 void add_values(const std::string& metrics, CheckpointList& list) {
   std::map<int64_t, Row> rows;
   for (const ListedCheckpoint& listed : list.checkpoints) {

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the bytes of those files of the folder that have no other name.
+// Returns the bytes of the folder's files that have no other hard link.
 uint64_t unshared_bytes(const std::string& folder) {
   uint64_t bytes = 0;
   std::error_code error;
@@ -67,7 +67,7 @@ std::vector<RemovedCheckpoint> remove_checkpoints(const CkptFolder& ckpt,
                                                   const std::vector<int64_t>& steps, bool dry) {
   std::vector<RemovedCheckpoint> removed;
   for (const int64_t step : steps) {
-    // Asked now, because removing one checkpoint may make its files unique in another one.
+    // Computed now, because removing one checkpoint may leave another with the only link to a file.
     removed.push_back({step, unshared_bytes(ckpt.step(step))});
     if (!dry) remove_checkpoint(ckpt, step);
   }

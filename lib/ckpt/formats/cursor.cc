@@ -74,7 +74,7 @@ std::string Cursor::got() const {
 
 std::optional<uint64_t> array_bytes(const std::vector<int64_t>& shape, uint64_t element_bytes) {
   if (shape.size() > limits::kArrayDimensions) return std::nullopt;
-  // A dimension of size 0 makes the array empty, but its strides must not overflow either.
+  // A dimension of size 0 makes the array empty, but even then its strides must not overflow.
   int64_t stride = static_cast<int64_t>(element_bytes);
   bool empty = false;
   for (const int64_t size : shape) {

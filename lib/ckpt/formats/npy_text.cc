@@ -69,7 +69,7 @@ std::vector<std::string> npy_texts(std::span<const uint8_t> npy, const NpyHeader
   if (header.width == 0) return texts;
   for (size_t at = header.data; at < npy.size(); at += header.width) {
     std::string text;
-    size_t kept = 0;  // length of the text without the zeros at its end
+    size_t kept = 0;  // length of the string without trailing zeros
     for (size_t i = at; i < at + header.width; i += sizeof(uint32_t)) {
       uint32_t character = 0;
       std::memcpy(&character, npy.data() + i, sizeof(character));

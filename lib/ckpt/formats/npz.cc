@@ -1,5 +1,5 @@
-// Converts the arrays of an archive to tensors and back. Besides the result, one array is in memory
-// at a time.
+// Converts the arrays of an archive to tensors and back. Besides the result, only one array is in
+// memory at a time.
 #include "lib/ckpt/formats/npz.h"
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,7 @@ constexpr std::string_view kSuffix = ".npy";
 
 struct TypeName {
   std::string_view npy;   // NpyHeader::type
-  at::ScalarType stored;  // a type of the same size that the bytes are read as
+  at::ScalarType stored;  // a type of the same size, as which the bytes are read
   at::ScalarType result;  // the type that read_npz() returns
 };
 // A tensor is written as the first row whose `stored` and `result` are both its type.
@@ -125,8 +125,7 @@ void refuse_bomb(const std::vector<ZipEntry>& entries, const std::string& prefix
                           human_bytes(static_cast<double>(unpacked))));
 }
 
-// Returns the function that makes an error about a byte of the unpacked entry with the array
-// `name`.
+// Returns a function that creates an error about a byte of the unpacked entry of array `name`.
 ErrorAt entry_errors(const std::string& file, const ZipEntry& entry, const std::string& name) {
   return [where = fmt::format("{} @ offset {}", file, entry.data), name](
              size_t position, const std::string& message) {

@@ -1,5 +1,5 @@
 // A parser for this JSON only, because errors must give the offset and duplicate names must be
-// found.
+// detected.
 #include "lib/ckpt/formats/safetensors_header.h"
 
 #include <algorithm>

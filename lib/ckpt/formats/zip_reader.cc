@@ -80,7 +80,7 @@ class DirectoryReader {
     return value;
   }
 
-  // The end record is at the end of the file, before a comment of up to 65535 bytes.
+  // The end record is at the end of the file, followed by a comment of up to 65535 bytes.
   uint64_t find_end() const {
     for (uint64_t comment = 0; comment <= 0xffff && comment + kEndBytes <= archive_.size();
          ++comment) {
@@ -166,10 +166,10 @@ class DirectoryReader {
     const bool unprintable = std::any_of(name.begin(), name.end(),
                                          [](unsigned char c) { return c < 0x20 || c == 0x7f; });
     if (unprintable || !valid_utf8(name)) fail(at, "an entry's name is not printable UTF-8");
-    if (leaves) fail(at, fmt::format("refused entry name '{}'", name));
+    if (leaves) fail(at, fmt::format("invalid entry name '{}'", name));
   }
 
-  // Takes the sizes and the offset that do not fit in 32 bits from the extra field.
+  // Reads the sizes and the offset that do not fit in 32 bits from the extra field.
   void read_zip64(ZipEntry& entry, uint64_t at, uint64_t extra, uint64_t extra_bytes) const {
     std::vector<uint64_t*> wanted;
     for (uint64_t* value : {&entry.bytes, &entry.packed_bytes, &entry.header}) {
@@ -274,7 +274,7 @@ void unpack(std::span<const uint8_t> archive, const ZipEntry& entry, const std::
     if (decompressor == nullptr) throw std::bad_alloc();
     size_t used = 0;
     uint8_t none = 0;  // libdeflate needs an address even for no bytes
-    // Without a place to store the length of the output, libdeflate requires it to be out.size().
+    // If it cannot return the output length, libdeflate requires it to be out.size().
     const auto result = libdeflate_deflate_decompress_ex(
         decompressor.get(), packed.data(), packed.size(), out.empty() ? &none : out.data(),
         out.size(), &used, nullptr);

@@ -51,7 +51,7 @@ bool is_hugging_face(const NamedTensors& tree) {
 }
 
 NamedTensors from_hugging_face(const NamedTensors& tree, int64_t heads, const std::string& origin) {
-  NamedTensors plain;  // by the names in ViTModel, which ViTForImageClassification holds as "vit."
+  NamedTensors plain;  // by ViTModel's names; ViTForImageClassification prefixes them with "vit."
   for (const auto& [name, value] : tree) {
     put_new(plain, name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, value, origin);
   }

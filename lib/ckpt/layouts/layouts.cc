@@ -30,7 +30,7 @@ bool has_prefix(const Shapes& shapes, const std::string& prefix) {
   return found != shapes.end() && found->first.starts_with(prefix);
 }
 
-// A weights file stores neither the form of GELU nor eps, and other programs have other defaults.
+// A weights file stores neither the GELU variant nor eps, and other programs have other defaults.
 void warn_of_formulas(const char* program, const char* theirs) {
   log::warn("weights of {}: bvtrain uses the tanh form of GELU and eps 1e-6 in norms; {}", program,
             theirs);

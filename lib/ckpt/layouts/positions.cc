@@ -27,7 +27,7 @@ std::optional<Grid> grid_of(at::IntArrayRef shape) {
   return std::nullopt;
 }
 
-// Position j of n lies between the positions low and low + 1 of the old ones.
+// Position j of n is between the old positions low and low + 1.
 struct Neighbours {
   int64_t low;
   double weight;  // of the position low + 1

@@ -33,14 +33,14 @@ constexpr Name kInUnit[] = {
     {"conv3.weight", "conv3/kernel"}, {"downsample.conv.weight", "conv_proj/kernel"},
 };
 
-// Removes `word` from the front of `name`; returns false if it is not there.
+// Removes the prefix `word` from `name`; returns false if it is not there.
 bool take(std::string_view& name, std::string_view word) {
   if (!name.starts_with(word)) return false;
   name.remove_prefix(word.size());
   return true;
 }
 
-// Removes a number of at most four digits from the front of `name` and returns it.
+// Removes a leading number of at most four digits from `name` and returns it.
 std::optional<int> take_number(std::string_view& name) {
   int number = 0;
   const std::string_view digits = name.substr(0, 4);
@@ -65,7 +65,7 @@ std::optional<InUnit> parse(std::string_view name, std::string_view before,
   return InUnit{*stage - first, *unit - first, name};
 }
 
-// Returns our name for a name of timm; "" if there is none.
+// Returns our name for a timm name; "" if there is none.
 std::string our_name(const std::string& theirs) {
   for (const auto& [torch, ours] : kOutside) {
     if (theirs == torch) return std::string(ours);

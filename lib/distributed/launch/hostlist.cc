@@ -1,4 +1,4 @@
-// Expands names in the order of slurm's own src/common/hostlist.c.
+// Expands names in the same order as slurm's src/common/hostlist.c.
 #include "lib/distributed/launch/hostlist.h"
 
 #include <cstdint>
@@ -43,7 +43,7 @@ void add_range(const List& list, std::string_view item, std::vector<std::string>
     out.push_back(fmt::format("{:0{}}", i, low_text.size()));  // "001" keeps its zeros
 }
 
-// Replaces `names` by all combinations of a name with an ending.
+// Replaces `names` by all combinations of a name and an ending.
 void multiply(const List& list, std::vector<std::string>& names,
               const std::vector<std::string>& endings) {
   if (names.size() * endings.size() > kMostHosts)

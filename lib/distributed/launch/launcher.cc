@@ -31,10 +31,10 @@ namespace bv {
 namespace {
 
 // All in seconds.
-constexpr double kFailedRankGrace = 1;  // for a rank that was reported as failed to exit by itself
+constexpr double kFailedRankGrace = 1;  // for a rank reported as failed to exit by itself
 constexpr double kStoreAnswers = 5;     // for the store to answer after a failure
-constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks give up on it after 20
-// Between two checks for a failure report of the ranks: normally, and after a failure.
+constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks give up after 20
+// Between two checks for a failure report from the ranks: normally, and after a failure.
 constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
 
 std::string random_token() {
@@ -98,7 +98,7 @@ Launcher::Launcher(const LaunchOptions& options) : options_(options) {
   sigprocmask(SIG_BLOCK, &mask, &old_mask_);
   signals_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   check(signals_ >= 0, "signalfd: errno {}", errno);
-  stop_code_ = static_cast<int>(stop_requested());  // a signal that came before
+  stop_code_ = static_cast<int>(stop_requested());  // a signal that arrived before
 
   address_ = resolve(layout_.address, layout_.nodes > 1, "--rendezvous " + layout_.address);
   token_ = !layout_.token.empty() ? layout_.token : layout_.nodes > 1 ? "nodes" : random_token();
@@ -183,11 +183,11 @@ void Launcher::handle_signals() {
   }
 }
 
-// Tells all ranks at once that a rank of this host has failed.
+// Notifies all ranks immediately that a rank of this host has failed.
 void Launcher::publish_failure(Store& store, RankProcess& process) {
   if (failed_at_ < 0) failed_at_ = monotonic_seconds();
-  // A rank that ends with an orderly code has notified the others itself. One that SIGTERM killed
-  // had no signal handler yet and could not.
+  // A rank that ends with an orderly code has notified the others itself. A rank that SIGTERM
+  // killed had no signal handler yet and could not.
   if (process.killed_by_us || (process.signal == 0 && orderly(process.code))) return;
   const std::string cause =
       process.signal ? "was killed by " + end_text(process) : "ended with " + end_text(process);
@@ -196,7 +196,7 @@ void Launcher::publish_failure(Store& store, RankProcess& process) {
     store.exchange(kFailureKey, "", kNoFailure);
     store.exchange(kFailureKey, kNoFailure, FailureReport{process.rank, cause}.text());
   } catch (const std::exception&) {
-    // The host of the store is gone, which the ranks notice themselves.
+    // The store's host is gone, which the ranks detect themselves.
   }
 }
 
@@ -209,8 +209,8 @@ void Launcher::reap(Store& store) {
     process.code = process.signal ? 128 + process.signal : WEXITSTATUS(status);
     pass_output(process);
     if (process.code == 0) continue;
-    // The first code counts, but code 7 only says that another rank failed, and a rank that stopped
-    // when it was asked to has not failed.
+    // The first code counts, but code 7 only means that another rank failed, and a rank that
+    // stopped on request has not failed.
     constexpr int kPeer = static_cast<int>(Exit::peer);
     const bool crashed = !orderly(process.code) && process.code != kPeer;
     if (!process.killed_by_us && (code_ == 0 || code_ == kPeer || (crashed && orderly(code_))))
@@ -259,8 +259,8 @@ bool Launcher::already_printed(const std::string& line) const {
   });
 }
 
-// Prints the error lines of the quiet ranks, each only once, and not those of ranks that ended with
-// the same code as the first rank, which has printed its own.
+// Prints each error line of the quiet ranks once, except for ranks that ended with the same code as
+// the first rank, which has printed its own.
 void Launcher::print_held_lines() {
   if (ranks_.empty()) return;
   std::set<std::string> printed;

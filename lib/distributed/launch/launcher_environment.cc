@@ -203,7 +203,7 @@ std::optional<RankLayout> mpi_layout(const Environment& environment,
   layout.rank = environment.required(prefix + "RANK", 0, kMostRanks - 1, of);
   check_rank(prefix + "RANK", layout.rank, prefix + "SIZE", layout.size);
   if (layout.size == 1) return layout;
-  // Hydra (MPICH, Intel MPI) has other names for the local numbers, if it sets them at all.
+  // Hydra (MPICH, Intel MPI) uses other names for the local numbers, if it sets them at all.
   const std::string local_rank = open_mpi ? prefix + "LOCAL_RANK" : "MPI_LOCALRANKID";
   const std::string local_size = open_mpi ? prefix + "LOCAL_SIZE" : "MPI_LOCALNRANKS";
   const bool local_known = environment.has(local_rank) && environment.has(local_size);

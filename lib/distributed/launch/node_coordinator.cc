@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kFinalWait = 5;       // seconds to wait for other nodes when the run ends
 constexpr double kPollInterval = 0.2;  // seconds between two checks for a signal
 constexpr const char* kStop = "stop";
-// A node did not answer. While node 0 waited for it, others may have been lost: all answer again.
+// A node did not answer. Others may have been lost while node 0 waited for it: all answer again.
 constexpr const char* kAgain = "again";
 
 std::string key(int generation, const char* name) {
@@ -47,7 +47,7 @@ double left_until(Clock::time_point end) {
   return std::chrono::duration<double>(end - Clock::now()).count();
 }
 
-// Parses whole numbers separated by spaces; anything else counts as `fallback`.
+// Parses integers separated by spaces; anything else counts as `fallback`.
 std::vector<int> numbers(const std::string& text, int fallback) {
   std::vector<int> values;
   for (const std::string& part : split(text, ' ')) {
@@ -60,7 +60,7 @@ std::vector<int> numbers(const std::string& text, int fallback) {
 
 int sum(const std::vector<int>& sizes) { return std::accumulate(sizes.begin(), sizes.end(), 0); }
 
-// Removes the ranks that failed, but keeps one of each node that has any.
+// Removes the failed ranks, but keeps at least one on each node that has any.
 std::vector<int> without_failed(std::vector<int> sizes, const std::vector<int>& failed) {
   for (size_t node = 0; node < sizes.size(); ++node)
     if (sizes[node] > 0) sizes[node] = std::max(1, sizes[node] - failed.at(node));
@@ -68,7 +68,7 @@ std::vector<int> without_failed(std::vector<int> sizes, const std::vector<int>& 
 }
 
 // Returns the node that gives up a rank: the first of those with the most ranks. If each has one,
-// it is the last node whose ranks failed or, if none failed, the last node.
+// returns the last node whose ranks failed or, if none failed, the last node.
 size_t node_to_shrink(const std::vector<int>& sizes, const std::vector<int>& failed) {
   const auto largest = std::max_element(sizes.begin(), sizes.end());
   if (*largest > 1) return static_cast<size_t>(largest - sizes.begin());
@@ -185,8 +185,8 @@ bool NodeCoordinator::await(const std::string& key, double seconds) {
   return true;
 }
 
-// Keeps out a launcher whose node number is taken: a command given twice, or with the --node-rank
-// of another host.
+// Rejects a launcher whose node number is taken: a command given twice, or with another host's
+// --node-rank.
 void NodeCoordinator::claim_node(int mine) {
   std::random_device random;
   const std::string own = fmt::format("{} {:08x}{:08x}", mine, random(), random());
@@ -218,14 +218,14 @@ std::vector<int> NodeCoordinator::sizes(int mine, double seconds) {
   return sizes;
 }
 
-// A node that got a stop signal answers with that, whatever code its ranks ended with.
+// A node that received a stop signal reports the signal, whatever code its ranks ended with.
 std::string NodeCoordinator::own_answer(int code, int failed) const {
   const bool stopped = code != 0 && stop_();
   return fmt::format("{} {}", stopped ? static_cast<int>(Exit::sigterm) : code, failed);
 }
 
-// Whether the answer `key` arrives within `seconds`. After a stop signal it waits for kFinalWait at
-// most.
+// Whether the answer `key` arrives within `seconds`. After a stop signal it waits at most
+// kFinalWait.
 bool NodeCoordinator::await_answer(const std::string& key, double seconds) {
   const auto end = after(seconds);
   while (!await(key, std::min(kPollInterval, left_until(end)))) {
@@ -251,8 +251,8 @@ bool NodeCoordinator::collect_answers(int generation, int round, double seconds,
   return answered.size() == asked;
 }
 
-// On node 0: asks until all nodes that are left have answered in the same round, and decides.
-// Returns the decision.
+// On node 0: asks until all remaining nodes have answered in the same round, decides, and returns
+// the decision.
 std::string NodeCoordinator::decide_as_leader(int generation, int code, int failed,
                                               const std::vector<int>& sizes,
                                               const LaunchOptions& options) {
@@ -277,7 +277,7 @@ std::string NodeCoordinator::decide_as_leader(int generation, int code, int fail
   return decision;
 }
 
-// On the other nodes: answers as often as node 0 asks. Returns its decision, or "stop" if none
+// On the other nodes: answers each time node 0 asks. Returns its decision, or "stop" if none
 // arrives.
 std::string NodeCoordinator::await_decision(int generation, int code, int failed,
                                             double answer_timeout) {
@@ -293,8 +293,8 @@ std::string NodeCoordinator::await_decision(int generation, int code, int failed
   }
 }
 
-// Used when no restart is left, so that there is nothing to decide. The store lives in the launcher
-// of node 0, which waits until the other nodes do not need it any more.
+// Used when no restart is left and there is nothing to decide. The store is in node 0's launcher,
+// which waits until the other nodes no longer need it.
 void NodeCoordinator::exchange_final_answers(int generation, const std::string& answer,
                                              const std::vector<int>& sizes) {
   store_.set(end_key(generation, 0, node_), answer);

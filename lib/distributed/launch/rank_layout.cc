@@ -16,8 +16,8 @@ bool same_rank(const RankLayout& a, const RankLayout& b) {
   return a.rank == b.rank && a.size == b.size;
 }
 
-// Returns the layout given by a launcher other than bvtrain's own, in the order of rank_layout.h,
-// or nothing.
+// Returns the layout given by a launcher other than bvtrain's own, in the order of rank_layout.h;
+// nullopt if there is none.
 std::optional<RankLayout> external_layout(const RankLayoutOptions& options,
                                           const Environment& environment) {
   const std::string& wanted = options.launcher;
@@ -28,8 +28,8 @@ std::optional<RankLayout> external_layout(const RankLayoutOptions& options,
   if (auto layout = torchrun_layout(environment, false)) return layout;
   const auto slurm = slurm_layout(environment, false);
   // Inside a slurm job, mpirun starts its daemons with srun, and slurm's variables then describe
-  // the daemons, not the ranks. But srun itself also sets PMI_*: then both agree, and slurm knows
-  // more.
+  // the daemons, not the ranks. But srun itself also sets PMI_*: then both agree, and slurm's
+  // variables contain more.
   RankLayoutOptions with_address = options;
   if (slurm && options.rendezvous.empty())
     with_address.rendezvous = fmt::format("{}:{}", slurm->address, slurm->port);

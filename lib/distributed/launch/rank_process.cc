@@ -51,8 +51,8 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
     if (signal != SIGKILL && signal != SIGSTOP && signal != SIGHUP) ::signal(signal, SIG_DFL);
   ::signal(SIGTTOU, SIG_IGN);  // a background process group may still write to the terminal
   ::signal(SIGPIPE, SIG_IGN);
-  // Blocked until install_signal_handlers(): loading the libraries takes a while, in which a signal
-  // would kill the rank. A signal that comes meanwhile is delivered then.
+  // Blocked until install_signal_handlers(): while the libraries load, a signal would kill the
+  // rank. A signal that arrives meanwhile is delivered then.
   sigprocmask(SIG_SETMASK, blocked, nullptr);
   if (cpus) sched_setaffinity(0, sizeof(*cpus), cpus);
   if (out >= 0) dup2(out, STDOUT_FILENO);
@@ -107,7 +107,7 @@ void start(RankProcess& process, const RankStart& how) {
   if (process.pid < 0)
     throw Error(Exit::memory, fmt::format("rank {}", process.rank),
                 fmt::format("cannot start a process: {}", std::strerror(error)));
-  ::setpgid(process.pid, process.pid);  // the child does the same; whichever is first
+  ::setpgid(process.pid, process.pid);  // the child does the same; whichever comes first
 }
 
 bool pass_output(RankProcess& process) {

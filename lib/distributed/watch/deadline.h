@@ -1,4 +1,4 @@
-// A time limit on calls of c10d that have no time-out of their own.
+// A time limit on c10d calls that have no time-out.
 #pragma once
 
 #include <memory>

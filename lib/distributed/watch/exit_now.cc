@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-// Writes nothing if stderr has no reader any more and a write would block.
+// Writes nothing if the write would block: nothing may be reading the pipe.
 void write_to_stderr(const std::string& text) {
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&out, 1, 0) != 1) return;
@@ -28,8 +28,8 @@ void exit_now(Exit code, const std::string& line) {
   static std::mutex once;
   once.lock();  // never unlocked: only the first caller writes its line and exits
   const int number = static_cast<int>(code);
-  const std::string text = printable(line, std::string::npos) + "\n";  // other ranks' words
-  // A thread that is stuck may hold the lock of the log. The process must end all the same.
+  const std::string text = printable(line, std::string::npos) + "\n";  // text from other ranks
+  // A stuck thread may hold the log's lock. The process must end nevertheless.
   std::thread([number, text] {
     std::this_thread::sleep_for(std::chrono::seconds(2));
     write_to_stderr(text);

@@ -8,11 +8,11 @@
 namespace bv {
 namespace {
 
-constexpr size_t kNames = 512;           // collectives whose names are remembered
-constexpr size_t kSteps = 64;            // steps that are remembered
+constexpr size_t kNames = 512;           // collectives whose names are kept
+constexpr size_t kSteps = 64;            // steps that are kept
 constexpr size_t kLongestReport = 8192;  // bytes
 constexpr int kSlowHeartbeats = 3;
-// Seconds above the median. Below that, rank 0's bookkeeping alone would make it slow.
+// Seconds above the median. With a lower limit, rank 0's bookkeeping alone would make it slow.
 constexpr double kSlowSeconds = 0.01;
 // Seconds between finding a process dead and reporting it. The process itself or its launcher may
 // be about to report a better reason; both take less than this.
@@ -144,8 +144,8 @@ std::optional<FailureReport> FailureDetector::find_late(const Heartbeat& mine, d
   return somebody_behind || waiting < 0 ? std::nullopt : find_stuck(mine, waiting, now);
 }
 
-// All ranks joined the collective and yet it does not end, so messages must have been lost. Only a
-// rank that watches all others can tell.
+// All ranks joined the collective, but it does not end, so messages must have been lost. Only a
+// rank that watches all others can detect this.
 std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, double waiting,
                                                          double now) const {
   double since = waiting;

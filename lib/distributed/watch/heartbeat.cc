@@ -83,7 +83,7 @@ Heartbeat heartbeat_of_this_process() {
   const std::string boot = boot_id();
   const std::string space = pid_namespace();
   char state = 0;
-  // Without all three, known_dead() could not tell anything about other processes.
+  // Without all three, known_dead() could not determine anything about other processes.
   if (!boot.empty() && !space.empty() && read_stat(heartbeat.pid, state, heartbeat.started))
     heartbeat.machine = boot + " " + space;
   return heartbeat;

@@ -22,12 +22,12 @@ namespace {
 
 // Up to this many ranks, each rank watches all others. In a larger group, rank 0 watches all others
 // and every other rank watches only kNeighbours ranks, because the store serves its clients with
-// one thread. kFailureKey tells all ranks what one rank has found.
+// one thread. kFailureKey shares one rank's finding with all ranks.
 constexpr int kAllWatchAll = 64;
 constexpr int kNeighbours = 16;
-constexpr double kStoreGreeting = 2;   // seconds a store may take for its first answer
+constexpr double kStoreGreeting = 2;   // seconds that a store may take for its first answer
 constexpr double kLinger = 2.5;        // heartbeats
-constexpr double kPollInterval = 0.1;  // seconds between two checks whether to go on waiting
+constexpr double kPollInterval = 0.1;  // seconds between two checks whether to keep waiting
 constexpr int kMostListed = 8;         // missing ranks in a message
 constexpr const char* kEndedWith = "ended with exit code";
 // Seconds in which this rank may find the same error that another rank has ended with.
@@ -79,7 +79,7 @@ struct Watch::Impl {
   double waiting = -1;                 // since when the main thread waits; -1: it does not
   bool all_here = false;               // all ranks have sent a heartbeat
   bool stopping = false;               // stop() was called
-  bool send_now = false;               // send the next heartbeat at once
+  bool send_now = false;               // send the next heartbeat immediately
   bool last_sent = false;              // the store has this process's last heartbeat
   bool heartbeats_ended = false;       // the heartbeat thread has ended
   std::string own_failure;             // why this process ends; "" unless it fails itself
@@ -114,13 +114,13 @@ std::vector<std::string> Watch::Impl::keys() const {
   return keys;
 }
 
-// The host of the store ends last. Otherwise the others would report it as the rank that failed,
-// because their store is gone.
+// The store's host ends last. Otherwise the others would lose the store and report the host as the
+// rank that failed.
 void Watch::Impl::linger() const {
   if (layout.hosts_store) std::this_thread::sleep_for(seconds(kLinger * timeouts.heartbeat));
 }
 
-// Ends the process (7). Returns only if this process is about to end with an error of its own.
+// Ends the process (7). Returns only if this process is about to end with its own error.
 void Watch::Impl::end_process(const FailureReport& failure) {
   std::string line;
   {
@@ -265,8 +265,8 @@ void Watch::Impl::heartbeat_loop() {
       last_one = stopping;
       starting = !all_here;
       ++mine.counter;
-      // After such a long pause this process was itself stopped (Ctrl-Z, a debugger, suspend). The
-      // other ranks were not silent; this one did not read their heartbeats.
+      // Such a long pause means that this process was itself stopped (Ctrl-Z, a debugger, suspend).
+      // The other ranks were not silent; this one did not read their heartbeats.
       if (monotonic_seconds() - last > timeouts.heartbeat + timeouts.silence / 2)
         detector.reset_timers(monotonic_seconds());
       last = monotonic_seconds();
@@ -360,7 +360,7 @@ void Watch::note_step(int64_t step) {
 std::string Watch::phase(const std::string& name) {
   const std::lock_guard lock(impl_->mutex);
   std::string before = std::exchange(impl_->mine.phase, name);
-  impl_->clock.skip();  // the length of this step would say nothing about the others
+  impl_->clock.skip();  // this step's duration is not representative
   impl_->send_now = true;
   impl_->changed.notify_all();
   return before;

@@ -1,7 +1,7 @@
 // Watches over a group. Each rank publishes a heartbeat in the run's store and reads those of the
 // other ranks. When a rank is dead, stopped or late, or when the store is lost, every process that
 // still runs ends with exit code 7 and one line on stderr and in its log. A process that fails with
-// an error of its own tells the others (report_own_failure()) and keeps its own exit code.
+// its own error notifies the others (report_own_failure()) and keeps its own exit code.
 // failure_detector.h decides which rank has failed; this file does the I/O and the waiting.
 #pragma once
 

@@ -17,8 +17,8 @@ double precision_at(const RankedStep& step) {
   return ratio(step.positives, step.positives + step.negatives);
 }
 
-// Returns at most `most` of the points, about equally far from each other along `x + weight * y`,
-// which must not fall. Keeps the first and the last point.
+// Returns at most `most` of the points, about equally spaced along `x + weight * y`, which must not
+// decrease. Keeps the first and the last point.
 CurvePoints thinned_curve(const CurvePoints& points, size_t most, double weight) {
   if (points.size() <= most || most < 2) return points;
   const auto length = [&](const auto& point) { return point.first + weight * point.second; };
@@ -54,7 +54,7 @@ BinaryRanking rank_scores(std::span<const double> scores, std::span<const uint8_
 double auroc(const BinaryRanking& ranking) {
   const int64_t positives = ranking.positives(), negatives = ranking.negatives();
   if (positives == 0 || negatives == 0) return kNan;
-  // Twice the area in units of one pair: whole numbers, so that the sum is exact below 2^53 pairs.
+  // Twice the area in units of one pair: integers, so that the sum is exact below 2^53 pairs.
   double twice = 0;
   RankedStep before;
   for (const RankedStep& step : ranking.steps) {

@@ -147,7 +147,7 @@ double ClassScores::brier() const {
       sum += distance * distance;
     }
   }
-  // The two terms of two classes are equal; scikit-learn counts one (scale_by_half="auto").
+  // With two classes, both terms are equal; scikit-learn counts one (scale_by_half="auto").
   const bool mean_of_classes = multilabel() || examples_.classes == 2;
   return sum / static_cast<double>(mean_of_classes ? size_ * examples_.classes : size_);
 }

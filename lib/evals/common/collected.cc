@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
-// Rows that grow batch by batch. Their memory is asked for once and used as it fills.
+// Rows that grow batch by batch. Their memory is reserved once and takes physical pages as it
+// fills.
 class GrowingRows {
  public:
   void add(const at::Tensor& values, int64_t most) {
@@ -73,7 +74,7 @@ Collected collect_outputs(
     places.add(ids, input.examples());
   });
   Group& group = *context.group;
-  // The maximum of the negated places gives the first bad example of all ranks.
+  // The maximum of the negated places gives the first bad example over all ranks.
   const int64_t first = -group.all_max(std::array{-bad}, "evaluation outputs").at(0);
   if (first != kNone) {
     throw Error(Exit::diverged, "",

@@ -17,7 +17,7 @@
 namespace bv {
 namespace {
 
-constexpr uint64_t kProbeSeed = 0x9E0B;  // of the order in which probe() takes examples
+constexpr uint64_t kProbeSeed = 0x9E0B;  // for the order in which probe() takes examples
 
 }  // namespace
 

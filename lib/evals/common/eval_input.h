@@ -16,42 +16,40 @@ namespace bv {
 // The keys of read_eval_loader(), which all evaluators with data share.
 inline constexpr KeyText kEvalLoaderKeys[] = {
     {"batch_size", "int >= 1", "= batch_size_eval",
-     "Number of examples that all processes together evaluate at once, a multiple of the number of "
-     "processes. It changes the speed and the memory, not the results; evaluation needs less "
-     "memory than training, so that larger batches fit."},
+     "Batch size over all processes, a multiple of the number of processes. It affects speed and "
+     "memory, not results. Evaluation needs less memory than training, so larger batches fit."},
     {"prefetch", "int >= 0", "1",
-     "Number of batches that are kept ready while the model computes, so that slow files do not "
-     "stop the evaluation. Each takes the memory of one batch; with 0 a batch is prepared when it "
-     "is needed."},
+     "Number of batches to prefetch while the model computes, so that slow files do not stall the "
+     "evaluation. Each takes the memory of one batch. With 0 a batch is prepared when it is "
+     "needed."},
     {"threads", "int >= 1", "= input.threads",
-     "Number of threads of each process that read and preprocess examples.", "", "-"},
+     "Number of threads per process that read and preprocess examples.", "", "-"},
     skip_errors_key(
-        "Number of examples that cannot be read, such as broken files, that one evaluation may "
-        "leave out, over all processes: `true` allows any number, 0 or `false` none. The file "
-        "`skipped.jsonl` in the workdir lists them, and the metric `errors` is then their number.",
+        "Number of unreadable examples, such as broken files, that one evaluation may skip, over "
+        "all processes: `true` allows any number, 0 or `false` none. The file `skipped.jsonl` in "
+        "the workdir lists them, and the metric `errors` is then their number.",
         "-"),
     kQuarantineKey,
     {"cache", "any", "none",
      "Has no effect and gives a warning. An evaluator keeps its threads and buffers between "
-     "evaluations, and the operating system keeps files in memory that are read again."},
+     "evaluations, and the operating system caches files that are read again."},
     {"cache_final", "any", "none",
-     "Has no effect and gives a warning. Examples are preprocessed anew for each evaluation; raise "
-     "`threads` if that takes too long."},
+     "Has no effect and gives a warning. Examples are preprocessed again for each evaluation; "
+     "raise `threads` if that takes too long."},
     {"cache_raw", "any", "none",
-     "Has no effect and gives a warning. The operating system keeps files in memory that are read "
-     "again."},
+     "Has no effect and gives a warning. The operating system caches files that are read again."},
     {"warmup", "any", "none", "Has no effect and gives a warning. An evaluator needs no warm-up."},
 };
 // The keys of EvalInput's first constructor, in addition to those of read_eval_loader().
 inline constexpr KeyText kEvalDataKeys[] = {
     {"data", "map of input.data", "required",
-     "Data set on which the model is measured, with the same keys as `input.data`. If it and the "
-     "training data name their classes, its labels are matched with theirs by these names.",
+     "Data set to evaluate on, with the same keys as `input.data`. If it and the training data "
+     "name their classes, its labels are matched with theirs by name.",
      "{name: image_folder, data_dir: data/pets, split: val}"},
     {"pp_fn", "string", "\"\"",
-     "Preprocessing of each example: ops joined by `|`, as in `input.pp` but without random "
-     "augmentation. They must make a float `image` of one size for all examples, and the labels "
-     "that the evaluator compares with.",
+     "Preprocessing of each example: ops as in `input.pp`, without random augmentation. They must "
+     "produce a float `image` of one size for all examples, and the labels that the evaluator "
+     "needs.",
      "decode|resize(224)|value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
      "keep(\"image\", \"labels\")"},
 };

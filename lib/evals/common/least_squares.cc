@@ -43,7 +43,7 @@ at::Tensor LeastSquares::weights(double l2) const {
   at::Tensor solved;
   if (info.item<int>() == 0) {
     solved = at::cholesky_solve(right, root);
-  } else if (left.isfinite().all().item<bool>()) {  // singular: l2 is next to nothing
+  } else if (left.isfinite().all().item<bool>()) {  // singular: l2 is almost 0
     solved = at::linalg_pinv(left, 1e-15, /*hermitian=*/true).mm(right);
   } else {
     solved = at::full_like(right, std::nan(""));

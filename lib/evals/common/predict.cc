@@ -13,8 +13,8 @@ namespace {
               fmt::format("the model has no output '{}'; it has: {}", name, names_of(outputs)));
 }
 
-// Returns the batch on the device of the model's parameters. It does not wait for the copy: `batch`
-// must live until the outputs have been read.
+// Returns the batch on the device of the model's parameters. The copy is asynchronous: `batch` must
+// live until the outputs have been read.
 Batch to_device_of(const Model& model, const Batch& batch) {
   if (model.parameters().empty()) return batch;
   const c10::Device device = model.parameters().front().value.device();
@@ -25,12 +25,12 @@ Batch to_device_of(const Model& model, const Batch& batch) {
 
 [[noreturn]] void refuse_tta(const std::string& activation) {
   throw Error(Exit::usage, "",
-              fmt::format("tta takes means of the model's outputs, but this evaluator uses the "
+              fmt::format("tta averages the model's outputs, but this evaluator uses the "
                           "activation '{}'; remove tta",
                           activation));
 }
 
-// Returns the mean of the outputs over all forms of the images.
+// Returns the mean of the outputs over all variants of the images.
 Outputs mean_over_forms(const Task& task, const std::string& pred, Model& model, Batch input,
                         Pass& pass, const Tta& tta) {
   const auto forms = tta_forms(input.at("image"), tta);

@@ -12,14 +12,14 @@
 namespace bv {
 namespace {
 
-// Returns how many rows each rank has: (ranks) int64.
+// Returns the number of rows of each rank: (ranks) int64.
 at::Tensor count_rows(Group& group, const at::Tensor& rows) {
   const at::Tensor counts = at::empty({group.size()}, at::kLong);
   group.all_gather(counts, at::full({1}, rows.size(0), at::kLong), "evaluation counts").wait();
   return counts;
 }
 
-// Returns the bytes of a row. A rank without rows learns it from the others.
+// Returns the bytes of a row. A rank without rows gets it from the others.
 int64_t row_bytes(Group& group, const at::Tensor& rows) {
   const int64_t k = rows.size(0);
   const int64_t width = k == 0 ? 0 : static_cast<int64_t>(rows.nbytes()) / k;

@@ -21,15 +21,15 @@ struct LabelledFeatures {
 
 inline constexpr KeyText kRepresentationKeys[] = {
     {"representation_layer", "string", "\"\"",
-     "Name of the activation of the model that represents an example, which must be one vector. "
-     "The usual choice is `pre_logits`, the input of the last layer; without this key it is the "
-     "output of the model, the logits. A wrong name is answered with a list of the right ones.",
+     "Name of the model's activation that represents an example, which must be one vector. The "
+     "usual choice is `pre_logits`, the input of the last layer; the default is the logits, the "
+     "output of the model. A wrong name gives an error that lists the valid ones.",
      "pre_logits"},
     {"label_key", "string", "label",
-     "Name of the feature with the class of an example as one whole number, not one-hot."},
+     "Name of the feature with the class of an example as an integer, not one-hot."},
     {"mask_key", "string", "_mask",
-     "Name of a feature that says which examples count, with one value each: those where it is 0 "
-     "are left out. By default all examples count."},
+     "Name of a feature that masks examples, with one value each: those where it is 0 are left "
+     "out. By default all examples count."},
 };
 
 // The keys that define the representation of an example.

@@ -56,7 +56,7 @@ at::Tensor StoredArrays::matrix(const std::string& name, bool flatten) {
   }
   array = array.to(at::kDouble).contiguous();
   if (!array.isfinite().all().item<bool>())
-    refuse(fmt::format("array '{}' holds nan or inf", name));
+    refuse(fmt::format("array '{}' contains nan or inf", name));
   return array;
 }
 

@@ -16,8 +16,7 @@ inline constexpr KeyText kStoredFileKey = {
     "file",
     "string",
     "required",
-    "Local npz file with the arrays. NumPy or any other program may have written it, or the "
-    "evaluator `save`.",
+    "Local npz file with the arrays, written by NumPy, the evaluator `save` or any other program.",
     "embeddings.npz",
     "-"};
 

@@ -26,7 +26,7 @@ std::vector<TargetScores> score_targets(std::span<const float> truth,
     TargetScores one = {distances / count, squares / count, std::sqrt(squares / count)};
     if (n < 2)
       one.r2 = std::numeric_limits<double>::quiet_NaN();
-    else if (equal)  // the rounding of the mean must not make a spread
+    else if (equal)  // the rounding of the mean must not create a spread
       one.r2 = squares == 0 ? 1 : 0;
     else
       one.r2 = 1 - squares / spread;

@@ -14,21 +14,21 @@ namespace {
 
 const KeyTable keys(
     "evals.*.tta",
-    {"Test-time augmentation: the model sees each image in several forms, and the mean of its "
-     "outputs counts. That is often more accurate, and an evaluation takes as many times as long "
-     "as there are forms: two with `mirror`, three with `shift`, six with both. The command "
-     "`predict` and exported models see each image once, so their results differ.",
+    {"Test-time augmentation: outputs are averaged over several augmented views of each image. "
+     "This is often more accurate. The evaluation time grows with the number of views: two with "
+     "`mirror`, three with `shift`, six with both. The command `predict` and exported models use "
+     "only the original image, so their results differ.",
      "mirror: true\nshift: 1"},
     {{"mirror", "bool", "false",
-      "Whether the model also sees each image mirrored left to right. Leave it out where left and "
-      "right matter, as for digits and text."},
+      "Whether to add views mirrored left to right. Leave it out where left and right matter, as "
+      "for digits and text."},
      {"shift", "int >= 0", "0",
-      "Number of pixels. The model also sees each image moved by so many pixels up and left, and "
-      "down and right; both together count as much as the image itself. What is missing at the "
-      "border is mirrored. 0 means that images are not moved."}});
+      "Number of pixels by which two more views are shifted: one up and left, one down and right. "
+      "Together they have the weight of the original. Missing pixels at the border are mirrored. 0 "
+      "adds no views."}});
 
 // Returns x moved by some pixels along an axis, towards higher indices if `pixels` is positive.
-// What is missing at the border is mirrored there.
+// Missing pixels at the border are mirrored.
 at::Tensor moved(const at::Tensor& x, int64_t axis, int64_t pixels) {
   const int64_t n = x.size(axis), width = std::abs(pixels);
   const int64_t from = pixels > 0 ? 1 : n - 1 - width;

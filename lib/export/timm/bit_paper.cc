@@ -1,6 +1,6 @@
-// Writes bit_paper for timm.models.resnetv2.ResNetV2. The class must be given conv_layer =
-// partial(StdConv2d, eps=1e-10). stem_type stays at its default: the one of timm's resnetv2_*_bit
-// pads with zeros before the max pooling.
+// Writes bit_paper for timm.models.resnetv2.ResNetV2. The class needs the argument conv_layer =
+// partial(StdConv2d, eps=1e-10). stem_type keeps its default: the one of timm's resnetv2_*_bit pads
+// with zeros before max pooling.
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/layouts/layouts.h"

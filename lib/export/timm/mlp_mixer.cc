@@ -1,4 +1,4 @@
-// Writes mlp_mixer for timm.models.mlp_mixer.MlpMixer. The class must be given act_layer =
+// Writes mlp_mixer for timm.models.mlp_mixer.MlpMixer. The class needs the argument act_layer =
 // GELUTanh.
 #include <nlohmann/json.hpp>
 

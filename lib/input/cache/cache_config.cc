@@ -12,36 +12,34 @@ namespace {
 const KeyTable input_keys(
     "input", {},
     {{"cache", "map", "none",
-      "Keeps the images as they are after decoding, so that the passes after the first one decode "
-      "no image files. It helps if the loader is slower than the model and the images fit. The "
-      "image files themselves are still read in every pass and compared with the cache by a hash.",
+      "Caches decoded images, so that only the first pass decodes image files. It helps if the "
+      "loader is slower than the model and the images fit. Every pass still reads the image files "
+      "and compares their hashes with the cache.",
       "{in: memory, gib: 8}", "-"}});
 
 const KeyTable keys(
     "input.cache",
-    {"Keeps decoded images for the next passes. It needs a `pp` that begins with `decode` or "
-     "`decode_jpeg_and_inception_crop`. The results are the same as without it, bit for bit, "
-     "unless you give a `short_side`. An image that does not fit is decoded in every pass.",
+    {"Caches decoded images for later passes. It needs a `pp` that begins with `decode` or "
+     "`decode_jpeg_and_inception_crop`. The results are bit-identical to those without it, unless "
+     "you give a `short_side`. Images that do not fit are decoded in every pass.",
      "in: memory\ngib: 8"},
     {{"in", "'memory' | string", "required",
-      "Where the images are kept. `memory` is shared by all processes of a host (a file in "
-      "/dev/shm) and free again when they end. A folder, which should be on a fast disk, keeps "
-      "them for later runs with the same data and the same way of decoding; it is made if the "
-      "folder above it exists, and its name must have a `/`. Delete the folder when you no longer "
-      "need it.",
+      "Where the images are cached. `memory` is shared by all processes of a host (a file in "
+      "/dev/shm) and is freed when they end. A folder keeps them for later runs with the same data "
+      "and the same decoding; use a fast disk. It is created if its parent folder exists, and its "
+      "name must contain a `/`. Delete the folder when you no longer need it.",
       "/fast/bvtrain-cache"},
      {"gib", "float 0<..1048576", "required",
-      "The most GiB that the images may take, for all processes of a host together. They must be "
-      "free when the run begins. An image takes height * width * channels bytes: 500x400 pixels in "
-      "colour are 0.6 MB, so that 1000 of them take 0.56 GiB. When no more fit, the log says which "
-      "share of the images does.",
+      "Maximum size of the cache in GiB, for all processes of a host together. It must be free "
+      "when the run begins. An image takes height * width * channels bytes: 500x400 pixels in "
+      "colour are 0.6 MB, so 1000 of them take 0.56 GiB. If the cache fills up, the log shows what "
+      "fraction of the images fits.",
       "8"},
      {"short_side", "int 1..16384", "none",
-      "Images whose shorter side is longer than this are resized to it before they are kept, as by "
-      "the op `resize_small(short_side)`, in which an output pixel is the mean of an area. Smaller "
-      "images stay as they are. It saves memory and time, but changes the results: crops are then "
-      "cut out of the smaller image. Choose it larger than the size that `pp` makes, for example "
-      "320 for images of 224.",
+      "Images whose shorter side is longer than this are resized to it before caching, as by the "
+      "op `resize_small(short_side)`, which averages areas. Smaller images stay as they are. This "
+      "saves memory and time, but changes the results: crops are taken from the smaller image. "
+      "Choose it larger than the output size of `pp`, for example 320 for images of 224.",
       "320"}});
 
 constexpr double kBytesPerGib = 1 << 30;
@@ -88,12 +86,11 @@ void check_image_cache(const Config& input, const std::vector<const Pipeline*>& 
                                [](const Pipeline* pp) { return pp->decodes().has_value(); });
   for (const Pipeline* pp : pps) {
     if (pp->decodes() || (any && !pp->decodes_later())) continue;
-    input.fail("cache",
-               pp->decodes_later()
-                   ? fmt::format("keeps decoded images, but the pp '{}' decodes them behind its "
-                                 "first op: move the op that decodes to the front",
-                                 pp->text())
-                   : "keeps decoded images, but no pp decodes any: leave it out");
+    input.fail("cache", pp->decodes_later()
+                            ? fmt::format("keeps decoded images, but the pp '{}' decodes them "
+                                          "after its first op: move the decoding op to the front",
+                                          pp->text())
+                            : "keeps decoded images, but no pp decodes any: leave it out");
   }
 }
 

@@ -17,8 +17,8 @@ std::optional<double> number_of(const std::string& file, std::string_view key) {
   return std::nullopt;
 }
 
-// Returns what is left of the limit of a control group; nullopt if it has none. Cached files count
-// as free: the kernel drops them when memory is needed.
+// Returns the unused part of a control group's limit; nullopt if it has none. Cached files count as
+// free: the kernel drops them when memory is needed.
 std::optional<double> left_of_group(const std::string& group) {
   const auto limit = number_of(group + "/memory.max", "");
   const auto used = number_of(group + "/memory.current", "");
@@ -36,8 +36,7 @@ std::optional<double> available_memory(const std::string& root) {
     if (bytes && (!least || *bytes < *least)) least = bytes;
   };
   if (const auto kib = number_of(root + "proc/meminfo", "MemAvailable:")) take(1024 * *kib);
-  // Control groups of version 2. A process is limited by its own group and by all groups above
-  // that.
+  // Control groups version 2. A process is limited by its own group and all parent groups.
   std::ifstream in(root + "proc/self/cgroup");
   std::string path;
   for (std::string line; std::getline(in, line);) {

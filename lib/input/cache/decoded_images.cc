@@ -86,15 +86,14 @@ DecodedImages::DecodedImages(ImageCacheOptions options, Data data, Group& group)
   }
   if (totals.images > 0 && totals.bytes > options_.bytes) {
     log::note(
-        "[input] cache: they take {}, more than input.cache.gib; delete '{}' to make the cache "
-        "anew",
+        "[input] cache: they take {}, more than input.cache.gib; delete '{}' to rebuild the cache",
         human_bytes(static_cast<double>(totals.bytes)), store_->file());
   }
 }
 
 DecodedImages::~DecodedImages() = default;
 
-// Chooses the cache file. A cache in memory uses a file of this run, which is unlinked as soon as
+// Chooses the cache file. An in-memory cache uses a file of this run, which is unlinked as soon as
 // all ranks of the host have opened it. So its memory is freed when they exit, even if they are
 // killed.
 ImageStoreOptions DecodedImages::store_options(Group& group) const {
@@ -171,15 +170,15 @@ ImageStore::Kept DecodedImages::keep(const ImageKey& key, const at::Tensor& imag
   if (damaged) ++damaged_;
   if (damaged && !told_damaged_.exchange(true)) {
     log::warn(
-        "[input] cache: the checksum of an image is wrong, in {}: it is decoded anew, and so "
-        "are others like it",
+        "[input] cache: the checksum of an image is wrong, in {}: it is decoded again, and so are "
+        "others like it",
         options_.folder.empty() ? "memory" : "'" + options_.folder + "'");
   }
   const StoredShape shape{image.size(0), image.size(1), image.size(2)};
   const ImageStore::Kept kept = store_->keep(key, shape, bytes_of(image), damaged);
   if (kept == ImageStore::Kept::no_room && !told_full_.exchange(true)) tell_full();
   if (kept == ImageStore::Kept::failed && !told_failure_.exchange(true)) {
-    log::warn("[input] cache: {}; no further images are kept: they are decoded in every pass",
+    log::warn("[input] cache: {}; no further images are cached: they are decoded in every pass",
               store_->failure());
   }
   return kept;

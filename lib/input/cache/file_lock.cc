@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// `type` is F_RDLCK, F_WRLCK or F_UNLCK. Each part is a byte of the file, whatever it holds.
+// `type` is F_RDLCK, F_WRLCK or F_UNLCK. Each part is one byte of the file; its value is ignored.
 bool set_lock(int fd, FileLock::Part part, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -21,7 +21,7 @@ bool set_lock(int fd, FileLock::Part part, short type) {
   return retry_interrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0;
 }
 
-// Polls, because a blocking call would wait forever for a process that is stopped.
+// Polls, because a blocking call would wait forever for a stopped process.
 bool wait_for_lock(int fd, FileLock::Part part, short type, std::chrono::milliseconds patience) {
   constexpr auto kPause = std::chrono::microseconds(50);
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -58,7 +58,7 @@ bool is_still(int fd, const std::string& path) {
 }
 
 void delete_if_unused(int fd, const std::string& path) {
-  // Whoever opens the file now waits for our lock and then sees that it was deleted.
+  // A process that opens the file now waits for our lock and then finds that it was deleted.
   if (set_lock(fd, FileLock::Part::in_use, F_WRLCK) && is_still(fd, path)) ::unlink(path.c_str());
 }
 

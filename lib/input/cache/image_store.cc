@@ -20,7 +20,7 @@ constexpr int64_t kPage = 4096, kAlignment = 64;
 constexpr int64_t kMostProbes = 1024;  // slots that one key may be in
 constexpr int64_t kProbesAtOnce = 8;
 constexpr auto kPatience = std::chrono::seconds(10);  // for the lock, when the file is opened
-// While images are read, a lock that is held for longer than this is not worth waiting for.
+// When reading images, it is not worth waiting longer than this for a lock.
 constexpr auto kImpatience = std::chrono::milliseconds(200);
 
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -42,7 +42,7 @@ bool write_at(int fd, const void* data, size_t bytes, int64_t offset) {
   return true;
 }
 
-// Returns the number of bytes read: fewer than asked for at the end of the file or after a failure.
+// Returns the number of bytes read: fewer than requested at the end of the file or after a failure.
 size_t read_at(int fd, void* data, size_t bytes, int64_t offset) {
   size_t done = 0;
   while (done < bytes) {
@@ -96,8 +96,7 @@ struct ImageStore::Slot {
   bool empty() const { return check == 0 && offset == 0; }
   bool sound() const { return check == right_check(); }
   StoredShape shape() const { return {height, width, channels}; }
-  // Returns the checksum of the record with these pixels. It covers what the slot says about them
-  // too.
+  // Returns the checksum of the record with these pixels. It also covers the slot's metadata.
   uint64_t check_of(std::span<const uint8_t> pixels) const {
     return hash64({reinterpret_cast<const char*>(pixels.data()), pixels.size()}) ^ hash_of(key) ^
            static_cast<uint64_t>(width);
@@ -156,7 +155,7 @@ bool ImageStore::try_open() {
   }
   slots_ = header.slots;
   data_begin_ = round_up(kPage + slots_ * static_cast<int64_t>(sizeof(Slot)), kPage);
-  // After a crash of the machine the header may be older than the records that follow it.
+  // After a machine crash, the header may be older than the records that follow it.
   header.used = std::max({header.used, data_begin_, round_up(now.st_size, kAlignment)});
   ++header.opened;
   if (!write_header(header)) throw_file_error(Exit::usage, file, "cannot write: ", errno);
@@ -179,11 +178,11 @@ void ImageStore::begin(Header& header) {
   }
 }
 
-// Throws if the budget does not fit into the free space. The file already takes `taken` bytes of
-// the budget.
+// Throws if the budget does not fit into the free space. The file already uses `taken` bytes of the
+// budget.
 void ImageStore::check_space(int64_t taken) const {
   struct statvfs space {};
-  if (::fstatvfs(fd_->get(), &space) != 0) return;  // a write will show it
+  if (::fstatvfs(fd_->get(), &space) != 0) return;  // a write will fail if there is none
   const double free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   const auto needed = static_cast<double>(options_.bytes - taken);
   if (needed <= free) return;

@@ -23,7 +23,7 @@ void add_inputs(const Config& input, std::vector<DataSection>& all) {
     all.push_back({"input", input, input, data, "pp", false});
     return;
   }
-  // A mixture: {own: 0.7, public: 0.3}. A data set without a share takes no part.
+  // A mixture: {own: 0.7, public: 0.3}. A data set without a share is not used.
   for (const std::string& name : data.keys()) {
     if (!input.is_map(name) || !(data.get<double>(name) > 0)) continue;
     const Config own = input.section(name);
@@ -61,7 +61,7 @@ void add_pairs(const std::string& name, const Config& keys, const Config& pairs,
 void add_evaluators(const Config& evals, std::vector<DataSection>& all) {
   for (const auto& [key, keys] : evals.items()) {
     const std::string name = "evals." + key;
-    // Two kinds of evaluators have data sets of their own for training (knn, fewshot_lsr).
+    // Two evaluators have their own data sets for training (knn, fewshot_lsr).
     constexpr const char *kTrain = "train", *kPairs = "datasets", *kTrainOps = "pp_train";
     const bool has_train = keys.is_map(kTrain);
     if (keys.is_map("data"))
@@ -163,7 +163,7 @@ std::shared_ptr<const Dataset> DataOpener::open_data(
   return list ? list->leave_out(std::move(data), section.name, options_.threads) : data;
 }
 
-// Finds out how the labels of the training data are numbered, and what num_classes is.
+// Determines the label numbering of the training data, and num_classes.
 void DataOpener::learn_classes() {
   classes_.emplace();
   const DataSection& first = sections_.front();

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMostRows = 60;           // of the table of classes
 constexpr int64_t kGrey = 1, kColour = 3;  // channels
 
-// Counts the labels that were seen.
+// Counts labels.
 class LabelCounter {
  public:
   void add(const std::vector<int64_t>& labels) {
@@ -59,7 +59,7 @@ void add_image(const SeenImage& image, DataStats& stats) {
   for (size_t c = 0; c < all.size(); ++c) all[c].merge(image.by_channel[c]);
 }
 
-// Takes grey images for coloured ones if there are both.
+// Counts grey images as coloured ones if there are both.
 void join_grey(std::map<int64_t, std::vector<PixelMoments>>& pixels) {
   const auto grey = pixels.find(kGrey), colour = pixels.find(kColour);
   if (grey == pixels.end() || colour == pixels.end()) return;
@@ -74,7 +74,7 @@ std::string class_row(const CountedClass& one, size_t width, int64_t sum) {
                      human_count(one.examples), percent);
 }
 
-// Returns the table of classes. If there are many, it holds those with the most and the fewest
+// Returns the table of classes. If there are many, it contains those with the most and the fewest
 // examples.
 std::string class_table(const std::vector<CountedClass>& classes) {
   std::vector<CountedClass> rows = classes;
@@ -205,7 +205,7 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
   stats.name = opened.name;
   stats.examples = opened.data->size();
   LabelCounter labels;
-  bool numbers = false;  // to predict, or shares of classes
+  bool numbers = false;  // targets to predict, or class shares
   const LookOptions options{.pp = false, .moments = true};
   results_in_order(
       stats.examples, threads, [&](int64_t i) { return look_at_example(opened, i, options); },

@@ -84,8 +84,8 @@ bool attempt_look(const OpenedData& opened, int64_t index, bool reads, ExampleLo
   }
 }
 
-// Returns whether the examples of a data set name files. An example whose row is broken cannot say,
-// so this asks others.
+// Returns whether the examples of a data set name files. An example with a broken row cannot show
+// this, so several are tried.
 bool name_files(const Dataset& data) {
   constexpr int64_t kAsked = 1000;
   for (int64_t i = 0; i < std::min(data.size(), kAsked); ++i)
@@ -102,9 +102,9 @@ bool is_readable(const std::string& file) {
   }
 }
 
-// Returns the path of the file that is to blame for a broken example, among those that it names.
-// That is the file of the feature `decoded`, which could not be decoded, or the first file that
-// cannot be read if `decoded` is empty. "" if none is to blame.
+// Returns the path of the file that broke an example, among those that it names. That is the file
+// of the feature `decoded`, which could not be decoded, or the first file that cannot be read if
+// `decoded` is empty. "" if no file is at fault.
 std::string broken_file(const OpenedData& opened, int64_t index, const std::string& decoded) {
   const std::vector<std::string> names = opened.data->files_of(index);
   if (names.size() != opened.file_folders.size()) return "";
@@ -130,7 +130,7 @@ BrokenExample broken_example(const OpenedData& opened, int64_t index, const std:
 ExampleLook look_at_example(const OpenedData& opened, int64_t index, const LookOptions& options) {
   ExampleLook look;
   Example example;
-  std::string decoded;  // the feature that is looked at
+  std::string decoded;  // the current feature
   const auto read = [&] {
     example = opened.data->read(index);
     for (const auto& [key, value] : example) {

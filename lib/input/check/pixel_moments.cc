@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kWhite = 255;
 
-// Every 8-bit value is counted, so that no sum is rounded before the end.
+// Counts every 8-bit value, so that no sum is rounded before the end.
 PixelMoments moments_of_bytes(const uint8_t* values, int64_t count, int64_t stride) {
   std::array<int64_t, 256> found{};
   for (int64_t i = 0; i < count; ++i) ++found[values[i * stride]];

@@ -21,7 +21,7 @@ template <class T>
   const auto step = static_cast<int32_t>(channels);
   const auto xx = static_cast<float>(map.xx);
   const auto yx = static_cast<float>(map.yx);
-  // Positions count from the frame, so 1 is added.
+  // Positions are relative to the frame, so 1 is added.
   const auto left = static_cast<float>(map.xy * static_cast<double>(y) + map.x0 + 1);
   const auto top = static_cast<float>(map.yy * static_cast<double>(y) + map.y0 + 1);
   const auto right_end = static_cast<float>(width + 1);

@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-// Returns the numbers of the channels on the device of `like`.
+// Returns the per-channel numbers on the device of `like`.
 at::Tensor on_device(const std::vector<float>& values, const at::Tensor& like) {
   return at::tensor(values, at::kFloat).to(like.device());
 }

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-// Columns that are decoded on each side of a window and dropped: chroma upsampling uses the
+// Extra columns that are decoded on each side of a window and dropped: chroma upsampling uses the
 // neighbouring chroma sample.
 constexpr JDIMENSION kMargin = 4;
 
@@ -63,7 +63,7 @@ void set_up(JpegErrors* errors) {
   errors->message[0] = 0;
 }
 
-// Replaces libjpeg's text by "truncated JPEG at byte N" or "corrupt JPEG at byte N: <reason>".
+// Replaces libjpeg's message by "truncated JPEG at byte N" or "corrupt JPEG at byte N: <reason>".
 void place_message(JpegErrors* errors, size_t size) {
   const int code = errors->base.msg_code;
   // At the end of the data libjpeg's count is that of the last complete unit.
@@ -149,8 +149,8 @@ bool JpegDecoder::decode(const JpegOutput& output, uint8_t* pixels) {
   return true;
 }
 
-// Copies the window's columns of row_ to `target`. CMYK is converted to RGB like TensorFlow's
-// decoder does it; files with an Adobe marker hold inverted inks.
+// Copies the window's columns of row_ to `target`. CMYK is converted to RGB as in TensorFlow's
+// decoder; files with an Adobe marker contain inverted inks.
 void JpegDecoder::copy_row(const JpegOutput& output, uint8_t* target) const {
   const JDIMENSION columns = output.height == 0 ? info_.output_width : output.width;
   const uint8_t* source = *row_ + (output.x - first_column_) * info_.output_components;

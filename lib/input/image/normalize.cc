@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// The numbers of the channels, repeated often enough to load whole SIMD vectors.
+// The per-channel numbers, repeated often enough to load whole SIMD vectors.
 struct Tiles {
   std::vector<float> low, range;
 };
@@ -39,7 +39,7 @@ template <class T>
   }
 }
 
-// This divides for uint8 too: a look-up table of 256 results was measured to be slower than
+// This divides for uint8 too: in measurements, a look-up table of 256 results was slower than
 // vectorised divisions.
 template <class T>
 void normalize_all(const T* in, float* out, int64_t n, const Normalization& normalization) {

@@ -135,7 +135,7 @@ int webp_orientation(const ByteReader& read) {
   for (int chunk = 0; chunk < limits::kWebpChunks; ++chunk) {
     const Bytes head = read(offset, 8);
     if (head.size() < 8) return kAsStored;
-    // A file that does not begin with this chunk has nothing but pixels.
+    // A file that does not begin with this chunk contains only pixels.
     if (chunk == 0 && !has(head, 0, "VP8X")) return kAsStored;
     const int64_t length = little_endian(head, 4, 4);
     if (!has(head, 0, "EXIF")) {

@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// One for the process, because images are decoded in many places, and memory is the process's.
+// One per process, because images are decoded in many places, and they share its memory.
 std::atomic<int64_t> g_max_pixels = limits::kImagePixels;
 
 }  // namespace

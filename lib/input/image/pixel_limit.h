@@ -14,10 +14,9 @@ inline constexpr KeyText kMaxPixelsKey = {
     "max_pixels",
     "int 1..268435456",
     "268435456",
-    "The largest image that is decoded, in pixels: height times width. A larger one counts as a "
-    "broken image, in the training data as in that of evaluators and of predictions. A decoded "
-    "image takes 3 bytes a pixel in each thread, and up to 6 more while it is decoded, so this "
-    "bounds the memory that a malicious file can take.",
+    "Maximum size of an image in pixels: height times width. A larger image counts as broken, in "
+    "training, evaluation and prediction. A decoded image takes 3 bytes per pixel in each thread, "
+    "and up to 6 more during decoding, so this limits the memory that a malicious file can take.",
     "50000000",
     "-"};
 

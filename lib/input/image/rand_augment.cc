@@ -58,7 +58,7 @@ void transform(const RgbImage& image, const Transform& t) {
   }
 }
 
-// A rotation about the middle of the image. Computed in float32, like tfa.image.rotate.
+// A rotation about the image's centre. Computed in float32, like tfa.image.rotate.
 Transform rotation(const RgbImage& image, float degrees) {
   const float angle = degrees * static_cast<float>(std::numbers::pi / 180);
   const float c = std::cos(angle), s = std::sin(angle);

@@ -15,7 +15,7 @@ namespace {
 
 using Float4 = float __attribute__((vector_size(16)));
 
-// Row buffers have this much room after their end, for Float4 access to pixels of 3 channels.
+// Row buffers have this much padding at their end, for Float4 access to pixels of 3 channels.
 constexpr int64_t kSlack = 4;
 
 [[gnu::always_inline]] inline Float4 load4(const float* from) {

@@ -32,7 +32,7 @@ void ok(VP8StatusCode status) {
     throw Error::bare(Exit::data, fmt::format("broken WebP: {}", reason(status)));
 }
 
-// The header says how long the file is. Of a shorter file, libwebp would decode what it can.
+// The header contains the file length. libwebp would decode a shorter file as far as possible.
 void check_complete(std::span<const uint8_t> bytes) {
   const uint64_t rest =
       bytes[4] | uint64_t{bytes[5]} << 8 | uint64_t{bytes[6]} << 16 | uint64_t{bytes[7]} << 24;

@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-// Returns whether `bytes`, (n,) uint8, are an image that decode_image() knows (and not text).
+// Returns whether `bytes`, (n,) uint8, are an image that decode_image() supports (and not text).
 bool is_encoded(const at::Tensor& bytes) {
   const at::Tensor dense = bytes.contiguous();
   const std::string format =

@@ -12,14 +12,14 @@
 namespace bv {
 namespace {
 
-// How many examples with the smallest and the largest label are tried if some cannot be read.
+// The number of examples with the minimum and maximum label to try if some cannot be read.
 constexpr size_t kTries = 20;
 
 std::string start_text(const ExampleFailure& failure, std::string_view section) {
   return failure.fatal ? failure.text() : fmt::format("{} {}", failure.text(), skip_hint(section));
 }
 
-// Computes example `index` and compares it with the form of others, which `ring` has.
+// Computes example `index` and compares its form with that of others, which `ring` has.
 void check_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64_t index,
                    int64_t label, const std::vector<std::string>& keep_only, BatchRing& ring) {
   Example example = compute_example(data, pp, seed, index, index);

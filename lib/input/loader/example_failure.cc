@@ -15,7 +15,7 @@ std::string_view first_line(std::string_view text) { return text.substr(0, text.
 
 // Returns the first line of an error about the example `name`, without repeating the name.
 std::string reason_of(const Error& error, const std::string& name) {
-  const std::string shown = printable(name, std::string::npos);  // as errors hold it
+  const std::string shown = printable(name, std::string::npos);  // as in errors
   const bool about_example = error.where().empty() || error.where() == shown;
   std::string_view text = first_line(about_example ? std::string_view(error.message())
                                                    : std::string_view(error.what()));
@@ -24,11 +24,11 @@ std::string reason_of(const Error& error, const std::string& name) {
   return std::string(text);
 }
 
-// Puts the names of the example's files before the reason, unless the reason has one of them.
+// Prepends the names of the example's files to the reason, unless it already contains one of them.
 std::string with_files(const std::string& reason, const Dataset& data, int64_t index) {
   std::string names;
   for (const std::string& file : data.files_of(index)) {
-    // A long name may have been cut at its end.
+    // The end of a long name may have been cut off.
     if (reason.find(printable(file, std::string::npos).substr(0, 60)) != std::string::npos)
       return reason;
     names += (names.empty() ? "" : ", ") + printable(file);

@@ -38,8 +38,8 @@ constexpr int kMaxReplacements = 20;
 constexpr int64_t kMaxWarnings = 10;
 
 // Returns the example from which the ring takes its shapes: the first of the (first) data set that
-// can be computed, so that the shapes do not depend on where a run begins. Earlier failures are not
-// reported here, but when their batch is reached. Throws the first failure if the first 20 examples
+// can be computed, so that the shapes do not depend on where a run begins. Earlier failures are
+// reported later, when their batch is reached. Throws the first failure if the first 20 examples
 // fail.
 Example find_prototype(const TrainingData& data, uint64_t seed) {
   const c10::NoGradGuard no_grad;
@@ -83,7 +83,7 @@ struct Loader::Impl {
   };
   Slot& slot(int64_t batch) { return slots[batch % std::ssize(slots)]; }
   int64_t ring_slot(int64_t batch) const { return batch % std::ssize(slots); }
-  // Returns the position in the stream of a row of this rank's part of a batch.
+  // Returns the stream position of a row in this rank's part of a batch.
   int64_t position_of(int64_t batch, int64_t row) const {
     return options.shift + batch * options.batch_size + options.rank * rows + row;
   }

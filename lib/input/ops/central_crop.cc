@@ -11,13 +11,12 @@ namespace {
 
 const KeyTable keys(
     "pp: central_crop",
-    {"Cuts a window out of the middle of the image. It changes 'image', which must be "
-     "(height, width, channels) of any type. An evaluation uses it after resize_small.",
+    {"Crops the centre of the image. It changes 'image', of shape (height, width, channels) and "
+     "any type. Use it in evaluation, after resize_small.",
      "central_crop(224)", "pp/ops_image.py get_central_crop"},
     {{"crop_size", kSizeType, "= the shorter side of the image",
-      "The size of the window in pixels: one number for both sides, or [height, width]. An "
-      "image smaller than this is an error. Without it, the window is the largest square that "
-      "fits."}},
+      "Size of the crop in pixels: one number for both sides, or [height, width]. A smaller image "
+      "is an error. By default, the crop is the largest square that fits."}},
     in_out_key_texts());
 
 class CentralCrop : public ImageOp {

@@ -16,30 +16,26 @@ namespace {
 
 const KeyTable keys(
     "pp: choice",
-    {"Chooses entries of a feature at random, for example one of several captions. An entry "
-     "is what stands at one index of the first dimension; the feature may be of any type and "
-     "shape but a single number. No entry is chosen twice, and those that are chosen keep "
-     "their order.",
+    {"Samples entries of a feature without replacement, for example one of several captions. "
+     "Entries lie along the first dimension; the feature may have any type and any shape but that "
+     "of a scalar. The chosen entries keep their order.",
      "choice(n=4, key=['patches', 'positions'])", "pp/ops_general.py get_choice"},
     {{"n", "'single' | int >= 1 | [int 0..2147483648, int 0..2147483648]", "single",
-      "How many entries are chosen. 'single' gives one entry without its first dimension, a "
-      "number gives that many, and [least, most] gives a random number of them from least to "
-      "most.",
+      "Number of entries to choose. 'single' gives one entry without the first dimension, a number "
+      "gives that many, and [min, max] gives a random number from min to max.",
       "[1, 4]"},
      {"key", "string | list of string", "none",
-      "The feature to choose from, which the choice replaces. A list of features, which must "
-      "have equally many entries, gets the same choice for all. Required unless inkey and "
-      "outkey are given."},
+      "The feature to choose from and to replace. The features of a list must have equally many "
+      "entries, and all get the same choice. Required unless inkey and outkey are given."},
      {"fewer_ok", "bool", "false",
-      "What happens to an example that has fewer entries than n, or than least of [least, "
-      "most]. True takes all that it has; False makes it an error. With n='single' an example "
-      "without entries is always an error."},
+      "Whether an example may have fewer entries than n, or than min of [min, max]. True takes all "
+      "of them; False makes it an error. With n='single', an example without entries is always an "
+      "error."},
      {"inkey", "string | list of string", "= key",
-      "The feature or features to choose from, if the result has other names than they have. "
-      "It takes the place of key."},
+      "The feature or features to choose from, if the result gets other names. It replaces key."},
      {"outkey", "string | list of string", "= key",
-      "Where the choice is stored: as many names as inkey has. '{key}' in a name stands for "
-      "the name in inkey, so that 'some_{key}' stores the choice from 'boxes' as 'some_boxes'."}});
+      "Names of the results, as many as inkey has. '{key}' in a name stands for the name in inkey: "
+      "'some_{key}' stores the choice from 'boxes' as 'some_boxes'."}});
 
 class Choice : public Op {
  public:
@@ -83,7 +79,7 @@ class Choice : public Op {
     if (args.is_list("n")) {
       const auto range = args.get<std::vector<int64_t>>("n");
       if (range.size() != 2 || range[0] < 0 || range[0] > range[1] || range[1] > kMaxEntries) {
-        args.fail("n", fmt::format("must be [least, most] with 0 <= least <= most <= {}, got [{}]",
+        args.fail("n", fmt::format("must be [min, max] with 0 <= min <= max <= {}, got [{}]",
                                    kMaxEntries, fmt::join(range, ", ")));
       }
       least_ = range[0];
@@ -95,7 +91,7 @@ class Choice : public Op {
     const auto* number = std::get_if<int64_t>(&n);
     single_ = word && *word == "single";
     if (!single_ && !(number && *number >= 1)) {
-      args.fail("n", "must be 'single', a positive number or [least, most]");
+      args.fail("n", "must be 'single', a positive number or [min, max]");
     }
     least_ = most_ = single_ ? 1 : *number;
   }

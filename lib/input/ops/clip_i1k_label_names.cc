@@ -16,13 +16,12 @@ extern const char bv_clip_i1k_names_end[] __attribute__((visibility("hidden")));
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: clip_i1k_label_names",
-    {"Turns class numbers of ImageNet, 0 to 999, into the names that CLIP uses for them. It "
-     "takes one number or a list of numbers of any integer type, by default from 'label', and "
-     "stores one text for each in 'labels'.",
-     "clip_i1k_label_names", "pp/ops_text.py get_pp_clip_i1k_label_names"},
-    {}, kLabelNamesKeys);
+const KeyTable keys("pp: clip_i1k_label_names",
+                    {"Converts ImageNet class numbers, 0 to 999, to the names that CLIP uses. It "
+                     "takes a number or a list of numbers of any integer type, by default from "
+                     "'label', and stores a string for each in 'labels'.",
+                     "clip_i1k_label_names", "pp/ops_text.py get_pp_clip_i1k_label_names"},
+                    {}, kLabelNamesKeys);
 
 class ClipI1kLabelNames : public LabelNamesOp {
  public:

@@ -7,10 +7,9 @@ namespace {
 
 const KeyTable keys(
     "pp: clip_value_range",
-    {"Subtracts the mean from each channel and divides by the standard deviation, by default "
-     "those of the images that CLIP was trained on. It changes 'image' from numbers of any "
-     "type, with the channels as the last dimension, to float32 of the same shape. Use it "
-     "with weights that were trained that way.",
+    {"Subtracts a mean from each channel and divides by a standard deviation, by default those of "
+     "CLIP's training images. It changes 'image' from any numeric type, with channels last, to "
+     "float32 of the same shape. Use it with weights that were trained this way.",
      "clip_value_range", "pp/ops_image.py get_clip_value_range"},
     {},
     mean_std_key_texts("[122.7709383, 116.7460125, 104.09373615000001]",

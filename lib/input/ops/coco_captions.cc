@@ -6,12 +6,11 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: coco_captions",
-    {"Stores the captions of an example of COCO, its feature 'captions/text', under a shorter "
-     "name, too. They stay as they are, with any type and shape.",
-     "coco_captions", "pp/ops_text.py get_coco_captions"},
-    {{"outkey", "string", "captions", "The feature that the captions are stored in."}});
+const KeyTable keys("pp: coco_captions",
+                    {"Copies the captions of a COCO example, its feature 'captions/text', to a "
+                     "shorter name. They may have any type and shape.",
+                     "coco_captions", "pp/ops_text.py get_coco_captions"},
+                    {{"outkey", "string", "captions", "Name of the new feature."}});
 
 class CocoCaptions : public Op {
  public:

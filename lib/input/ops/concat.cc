@@ -12,16 +12,15 @@ namespace {
 
 const KeyTable keys(
     "pp: concat",
-    {"Joins features along one axis. They must have the same type, and the same shape except "
-     "along that axis; the result has their type.",
+    {"Concatenates features along an axis. All must have the same type, which the result keeps, "
+     "and the same shape except along that axis.",
      "concat(['left', 'right'], 'both', axis=1)", "pp/ops_general.py get_concat"},
     {{"inkeys", "list of string", "required", "The features to join, at least one, in this order.",
       "['left', 'right']"},
      {"outkey", "string", "= the first of inkeys",
-      "The feature that the result is stored in. The joined features stay in the example."},
+      "Name of the result. The joined features stay in the example."},
      {"axis", "int", "-1",
-      "The axis along which they are joined. 0 is the first one, -1 the last: the channels of "
-      "an image."}});
+      "Axis to concatenate along. 0 is the first, -1 the last: the channels of an image."}});
 
 class Concat : public Op {
  public:

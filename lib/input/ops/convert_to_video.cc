@@ -11,13 +11,12 @@ namespace {
 
 const KeyTable keys(
     "pp: convert_to_video",
-    {"Makes a video of an image: the image is the first frame, and all other frames are "
-     "zeros. It changes 'image' from (height, width, channels) of any type to (frames, "
-     "height, width, channels) of the same type.",
+    {"Turns an image into a video: the image is the first frame, all others are zero. It changes "
+     "'image' from (height, width, channels) of any type to (frames, height, width, channels) of "
+     "the same type.",
      "convert_to_video(16)", "pp/ops_image.py get_convert_to_video"},
     {{"num_frames", "int 1..4096", "required",
-      "The number of frames of the video. With 1 the image alone is the video. A video may take "
-      "at most 4 GiB."}},
+      "Number of frames. With 1, the video is the image alone. A video may take at most 4 GiB."}},
     in_out_key_texts());
 
 class ConvertToVideo : public ImageOp {

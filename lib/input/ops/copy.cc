@@ -6,14 +6,13 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: copy",
-    {"Stores a feature under a second name, too. Its type and shape may be any. Ops that "
-     "follow can then change one of the two and leave the other.",
-     "copy('image', 'original')", "pp/ops_general.py get_copy"},
-    {{"inkey", "string", "required", "The feature to copy."},
-     {"outkey", "string", "required",
-      "The name of the copy. A feature that has this name is replaced."}});
+const KeyTable keys("pp: copy",
+                    {"Copies a feature of any type and shape to a second name. Later ops can then "
+                     "change one of the two and leave the other.",
+                     "copy('image', 'original')", "pp/ops_general.py get_copy"},
+                    {{"inkey", "string", "required", "The feature to copy."},
+                     {"outkey", "string", "required",
+                      "Name of the copy. An existing feature of this name is replaced."}});
 
 class Copy : public Op {
  public:

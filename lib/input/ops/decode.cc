@@ -12,21 +12,20 @@ namespace {
 
 const KeyTable keys(
     "pp: decode",
-    {"Decodes an image file. It changes 'image' from the bytes of a JPEG, PNG or WebP file "
-     "(1-d uint8) to pixels: (height, width, channels) uint8. Data that consist of image "
-     "files need it as the first op, data that already are pixels do not.",
+    {"Decodes an image file. It changes 'image' from the bytes of a JPEG, PNG or WebP file (1-d "
+     "uint8) to pixels: (height, width, channels) uint8. Put it first for data that consists of "
+     "image files; decoded data does not need it.",
      "decode", "pp/ops_image.py get_decode"},
     {{"channels", "'1' | '3'", "3",
-      "The number of channels of the result. 3 gives colours, with three equal channels for a "
-      "grey image; 1 gives grey, which is the brightness of a colour image."},
+      "Number of channels of the result. 3 gives RGB, with three equal channels for a grey image; "
+      "1 gives grey, the luminance of a colour image."},
      {"precise", "bool", "false",
-      "How JPEG files are decoded. True is exact, as in most programs; False is faster, as in "
-      "big_vision, and off by up to about 6 of 255 levels. Choose True for weights that were "
-      "trained with another program."},
+      "How to decode JPEG files. True is exact, as in most programs; False is faster, as in "
+      "big_vision, and off by up to about 6 of 255 levels. Choose True for weights from timm or "
+      "Hugging Face, which decode with PIL."},
      {"exif", "bool", "false",
-      "If True, the image is turned and mirrored as its EXIF orientation says, which photos of "
-      "phones and cameras need to be upright. If False, it stays as it is stored, as in "
-      "big_vision.",
+      "If True, the image is rotated and flipped by its EXIF orientation, so that photos from "
+      "phones and cameras are upright. If False, it stays as stored, as in big_vision.",
       "", "-"}},
     in_out_key_texts());
 

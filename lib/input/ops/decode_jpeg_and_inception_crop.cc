@@ -16,23 +16,21 @@ namespace {
 
 constexpr KeyText kRatioKeys[] = {
     {"ratio_min", "float > 0", "0.75",
-     "The smallest width / height of the window. Below 1 allows windows that are taller than "
-     "wide."},
+     "Minimum width / height of the crop. Values below 1 allow crops taller than wide."},
     {"ratio_max", "float 0<..1000", "1.33",
-     "The largest width / height of the window. It must not be below ratio_min or above 1000. "
-     "Above 1 allows windows that are wider than tall."}};
+     "Maximum width / height of the crop, from ratio_min to 1000. Values above 1 allow crops wider "
+     "than tall."}};
 constexpr KeyText kExifKeys[] = {
     {"exif", "bool", "false",
-     "If True, the window is cut out of the image that is turned upright as its EXIF "
-     "orientation says, which photos of phones and cameras need. If False, the image is taken "
-     "as it is stored, as in big_vision.",
+     "If True, the crop is taken from the image turned upright by its EXIF orientation, as photos "
+     "from phones and cameras need. If False, the image is used as stored, as in big_vision.",
      "", "-"}};
 const KeyTable keys(
     "pp: decode_jpeg_and_inception_crop",
-    {"Does the work of \"decode|inception_crop\", but decodes little more than the window of "
-     "a JPEG file, which saves time. It changes 'image' from the bytes of a JPEG, PNG or WebP "
-     "file (1-d uint8) to (height, width, 3) uint8. The values differ by up to 2 of 255 "
-     "levels from those of the two ops; PNG and WebP files are decoded as a whole.",
+    {"Same as \"decode|inception_crop\", but faster: it decodes little more than the crop of a "
+     "JPEG file. It changes 'image' from the bytes of a JPEG, PNG or WebP file (1-d uint8) to "
+     "(height, width, 3) uint8. Values differ from those of the two ops by up to 2 of 255 levels. "
+     "PNG and WebP files are decoded in full.",
      "decode_jpeg_and_inception_crop(224)", "pp/ops_image.py get_decode_jpeg_and_inception_crop"},
     {}, kCropSizeKeys, kCropAreaKeys, kRatioKeys, resize_option_key_texts("bilinear", "false"),
     kExifKeys, in_out_key_texts());

@@ -10,12 +10,11 @@ namespace {
 
 const KeyTable keys(
     "pp: drop",
-    {"Removes features from the example, of any type and shape. All that are named must "
-     "exist, while big_vision ignores missing ones.",
+    {"Removes features of any type and shape from the example. All of them must exist; big_vision "
+     "ignores missing ones.",
      "drop('mask')", "pp/ops_general.py get_drop"},
     {{"*keys", "string", "required",
-      "The features to remove, at least one, each as an argument of its own: drop('mask', "
-      "'boxes')."}});
+      "The features to remove, at least one, as separate arguments: drop('mask', 'boxes')."}});
 
 class Drop : public Op {
  public:

@@ -7,12 +7,10 @@ namespace {
 
 const KeyTable keys(
     "pp: flatten",
-    {"Does nothing. In big_vision it makes the feature 'a/b' of a feature b inside a; here "
-     "features have such names from the start. It is accepted so that pp strings of "
-     "big_vision work.",
+    {"Does nothing. In big_vision it turns a feature b inside a into 'a/b'; here features have "
+     "such names from the start. It exists so that big_vision's pp strings work.",
      "flatten", "pp/ops_general.py get_flatten"},
-    {{"keys", "list of string", "none",
-      "Has no effect. No feature is nested, and nothing has to be named."}});
+    {{"keys", "list of string", "none", "Has no effect, because no feature is nested."}});
 
 class Flatten : public Op {
  public:

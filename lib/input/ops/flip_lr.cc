@@ -10,13 +10,13 @@ namespace {
 
 const KeyTable keys(
     "pp: flip_lr",
-    {"Mirrors the image left to right with probability 0.5. It changes 'image', which must be "
-     "(height, width, channels) of any type. Leave it out where left and right matter, as for "
-     "digits and text.",
+    {"Flips the image left to right with probability 0.5. It changes 'image', of shape (height, "
+     "width, channels) and any type. Leave it out if left and right matter, as for digits and "
+     "text.",
      "flip_lr", "pp/ops_image.py get_random_flip_lr"},
     {{"alternate", "bool", "false",
-      "Whether to mirror by turns: a random half of the examples in the first pass over the data, "
-      "the other half in the second one, and so on. So each example comes in both forms within two "
+      "Whether to alternate flips: a random half of the examples in the first pass over the data, "
+      "the other half in the second, and so on. Each example then comes in both forms within two "
       "passes, which helps runs of a few passes (K. Jordan, \"94% on CIFAR-10 in 3.29 Seconds on a "
       "Single GPU\", 2024). Evaluators pass over their data once: they should not flip.",
       "", "-"}},

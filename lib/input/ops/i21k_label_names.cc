@@ -16,13 +16,12 @@ extern const char bv_i21k_names_end[] __attribute__((visibility("hidden")));
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: i21k_label_names",
-    {"Turns class numbers of ImageNet-21k, 0 to 21842, into the first word that WordNet has "
-     "for them. It takes one number or a list of numbers of any integer type, by default from "
-     "'label', and stores one text for each in 'labels'.",
-     "i21k_label_names", "pp/ops_text.py get_pp_i21k_label_names"},
-    {}, kLabelNamesKeys);
+const KeyTable keys("pp: i21k_label_names",
+                    {"Converts ImageNet-21k class numbers, 0 to 21842, to their first WordNet "
+                     "word. It takes a number or a list of numbers of any integer type, by default "
+                     "from 'label', and stores a string for each in 'labels'.",
+                     "i21k_label_names", "pp/ops_text.py get_pp_i21k_label_names"},
+                    {}, kLabelNamesKeys);
 
 class I21kLabelNames : public LabelNamesOp {
  public:

@@ -8,10 +8,9 @@ namespace {
 
 const KeyTable keys(
     "pp: inception_crop",
-    {"Cuts out a random window, of random size and with a width / height from 0.75 to 1.33, "
-     "and resizes it. It is the usual augmentation for training on photos. It changes "
-     "'image', which must be (height, width, channels): of uint8 or float32 with a size, of "
-     "any type without; the type stays.",
+    {"Takes a crop of random position, size and aspect ratio (0.75 to 1.33), and resizes it. It is "
+     "the usual augmentation for photos. 'image' must be (height, width, channels), of uint8 or "
+     "float32 if size is given, and keeps its type.",
      "inception_crop(224)", "pp/ops_image.py get_inception_crop"},
     {}, kCropSizeKeys, kCropAreaKeys, resize_option_key_texts("bilinear", "false"),
     in_out_key_texts());
@@ -26,7 +25,7 @@ class InceptionCrop : public ImageOp {
     keys_ = InOutKeys(args);
   }
 
-  // Without a size the shapes of the results differ.
+  // Without a size, result shapes differ.
   bool has_batched() const override { return size_.has_value(); }
 
  private:

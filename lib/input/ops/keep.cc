@@ -10,13 +10,12 @@ namespace {
 
 const KeyTable keys(
     "pp: keep",
-    {"Removes all features but the named ones, which may be of any type and shape. It usually "
-     "ends a pp string, because what is left goes into the batch. All that are named must "
-     "exist, while big_vision ignores missing ones.",
+    {"Removes all features but the named ones, of any type and shape. It usually ends a pp string, "
+     "because the remaining features go into the batch. All named ones must exist; big_vision "
+     "ignores missing ones.",
      "keep('image', 'labels')", "pp/ops_general.py get_keep"},
     {{"*keys", "string", "required",
-      "The features to keep, at least one, each as an argument of its own: keep('image', "
-      "'labels')."}});
+      "The features to keep, at least one, as separate arguments: keep('image', 'labels')."}});
 
 class KeepOp : public Op {
  public:

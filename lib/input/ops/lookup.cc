@@ -16,23 +16,22 @@ namespace {
 
 const KeyTable keys(
     "pp: lookup",
-    {"Replaces a text by its number in a table that a file holds, and a text that the table "
-     "lacks by -1. It takes a text (1-d uint8) or several (2-d uint8), and gives one int64 "
-     "number or a list of them. It reads and writes 'image' unless key, or inkey and outkey, "
-     "are given.",
+    {"Replaces a string with its number in a table file, or with -1 if the table lacks it. It "
+     "takes a string (1-d uint8) or several (2-d uint8), and gives one int64 number or a list of "
+     "them. It reads and writes 'image' unless key, or inkey and outkey, are given.",
      "lookup('ids.txt', sep=',', inkey='id', outkey='row')", "pp/ops_general.py get_lookup"},
     {{"mapping", "string", "required",
-      "The local file of the table: an .npz file, or else UTF-8 text with one entry per line. "
-      "It is read when the first example comes, and must not be larger than 1 GiB. A text that "
-      "has two numbers in it is an error.",
+      "Local file of the table: an .npz file, or UTF-8 text with one entry per line. It is read at "
+      "the first example, and must not be larger than 1 GiB. A string with two numbers is an "
+      "error.",
       "'data/ids.txt'"},
      {"npzkey", "string", "fnames",
-      "The list of texts inside the .npz file. The number of a text is its index in the list, "
-      "from 0. It has no effect for a text file."},
+      "The array of strings in the .npz file. The number of a string is its index, from 0. It has "
+      "no effect for a text file."},
      {"sep", "string", "none",
-      "What separates a text from its number in a line: with ',' a line is \"cat,17\". Without "
-      "it a line is the text alone, and its number is that of the line, from 0. It has no "
-      "effect for an .npz file.",
+      "Separator between a string and its number in a line: with ',' a line is \"cat,17\". Without "
+      "it, a line is a string, and its number is the line number, from 0. It has no effect for an "
+      ".npz file.",
       "','"}},
     in_out_key_texts());
 
@@ -75,7 +74,7 @@ class Lookup : public TensorOp {
 
   const std::string mapping_, npzkey_;
   const std::optional<std::string> sep_;
-  mutable std::once_flag read_;  // read() is tried again if it throws
+  mutable std::once_flag read_;  // read() is retried if it throws
   mutable LookupTable table_;
 };
 

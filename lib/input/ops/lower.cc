@@ -1,4 +1,4 @@
-// The op lower. TensorFlow's default, too, leaves letters that are not ASCII. Draws no random
+// The op lower. Like TensorFlow's default, it does not change non-ASCII letters. Draws no random
 // numbers.
 #include <ATen/ops/empty_like.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 const KeyTable keys(
     "pp: lower",
-    {"Turns the letters A to Z into lower case and leaves all others, such as Ä. It changes "
-     "'text', which must be a text (1-d uint8) or several (2-d uint8).",
+    {"Converts the letters A to Z to lower case and leaves all others, such as Ä. It changes "
+     "'text', which must be a string (1-d uint8) or several (2-d uint8).",
      "lower", "pp/ops_text.py get_lower"},
     {}, in_out_key_texts("= text", "= text"));
 

@@ -12,21 +12,20 @@ namespace {
 
 const KeyTable keys(
     "pp: onehot",
-    {"Turns a class number into a vector that is 1 at this class and 0 elsewhere, and a list "
-     "of them into one such vector with several ones. It takes one number of any integer type, "
-     "or a list of numbers of any but uint8, which is that of texts, and gives float32. A number "
-     "that is not below depth is an error.",
+    {"Encodes a class number as a one-hot vector, and a list of numbers as one vector with several "
+     "ones. It takes a number of any integer type, or a list of any integer type but uint8, which "
+     "is for strings, and gives float32. A number of depth or more is an error.",
      "onehot(num_classes, key='label', key_result='labels')", "pp/ops_general.py get_onehot"},
     {{"depth", "int 1..16777216", "required",
-      "The number of classes, which is the length of the vector. The name num_classes stands "
-      "for the number that the config has under that key."},
+      "Number of classes: the length of the vector. The name num_classes stands for the config's "
+      "value of that key."},
      {"key", "string", "labels",
-      "The feature that holds the class numbers. Data sets call it 'label' as a rule."},
-     {"key_result", "string", "= key", "The feature that the vector is stored in."},
+      "The feature with the class numbers. Data sets usually call it 'label'."},
+     {"key_result", "string", "= key", "Name of the result."},
      {"multi", "bool", "true",
-      "What becomes of a list of class numbers. True makes one vector that has all these "
-      "classes; False makes one vector for each number. A negative number is an error in a "
-      "list with True; otherwise its vector is off everywhere."},
+      "How to encode a list of class numbers. True makes one vector for all these classes; False "
+      "makes one vector for each number. With True, a negative number in a list is an error; "
+      "otherwise its vector is off everywhere."},
      {"on", "float", "1", "The value at the classes that the example has."},
      {"off", "float", "0", "The value at all other classes."}});
 
@@ -57,8 +56,8 @@ class Onehot : public TensorOp {
     const int64_t rank = x.dim() - (batched ? 1 : 0);
     if (rank == 1 && x.scalar_type() == at::kByte) {
       throw misuse(
-          "must be class numbers, is a text; the op lookup makes numbers of texts, and "
-          "the sources csv and webdataset make them of class names");
+          "must be class numbers, is a string; the op lookup turns strings into numbers, and the "
+          "sources csv and webdataset do so for class names");
     }
     const bool merge = multi_ && rank > 0;
     if (merge && rank != 1) {

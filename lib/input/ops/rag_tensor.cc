@@ -1,16 +1,15 @@
-// The op rag_tensor. big_vision's makes batches of examples of different shapes.
+// The op rag_tensor. In big_vision it creates batches of examples of different shapes.
 #include "lib/config/key_table.h"
 #include "lib/input/op.h"
 
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: rag_tensor",
-    {"Is not supported, and a config that uses it is refused: a batch cannot hold examples of "
-     "different shapes. Use pad_to_shape, which makes the shapes equal.",
-     "", "pp/ops_general.py get_rag_tensor"},
-    {});
+const KeyTable keys("pp: rag_tensor",
+                    {"Not supported; using it is an error: a batch cannot hold examples of "
+                     "different shapes. Use pad_to_shape, which makes the shapes equal.",
+                     "", "pp/ops_general.py get_rag_tensor"},
+                    {});
 
 class RagTensor : public Op {
  public:

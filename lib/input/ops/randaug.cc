@@ -11,17 +11,15 @@ namespace {
 
 constexpr KeyText kRandAugKeys[] = {
     {"num_layers", "int 0..100", "2",
-     "The number of operations that are applied to an image, one after the other. 0 leaves "
-     "the image as it is."},
+     "Number of operations to apply to an image, one after the other. 0 leaves the image as it "
+     "is."},
     {"magnitude", "float 0..100", "10",
-     "The strength of the operations. 10, the nominal maximum, rotates by 30 degrees, for "
-     "example, and 5 by 15; more than 10 goes further. Operations such as Invert have no "
-     "strength."}};
+     "Strength of the operations. For example, 10, the nominal maximum, rotates by 30 degrees and "
+     "5 by 15; values above 10 go further. Operations such as Invert have no strength."}};
 constexpr TableText kText = {
-    "Applies RandAugment: random operations in a row, each drawn from 16 such as Rotate, "
-    "Posterize, Contrast, ShearX and Cutout. It changes 'image', which must be (height, "
-    "width, 3) uint8, so put it before value_range. It helps long trainings on photos "
-    "against overfitting.",
+    "Applies RandAugment: a sequence of operations, each drawn from 16 such as Rotate, Posterize, "
+    "Contrast, ShearX and Cutout. It changes 'image', which must be (height, width, 3) uint8, so "
+    "put it before value_range. It reduces overfitting in long runs on photos.",
     "randaug(2, 10)", "pp/archive/randaug.py get_randaug"};
 const KeyTable keys("pp: randaug", kText, {}, kRandAugKeys, in_out_key_texts());
 const KeyTable keys_with_its_module("pp: archive.randaug", kText, {}, kRandAugKeys,

@@ -12,20 +12,19 @@ namespace {
 
 const KeyTable keys(
     "pp: random_affine",
-    {"Shifts, rotates and scales the image about its middle at random, all uniformly. It "
-     "changes 'image', which must be (height, width, channels) of uint8 or float32; size and "
-     "type stay. It suits small images such as digits.",
+    {"Shifts, rotates and scales the image about its centre, all uniformly at random. 'image' must "
+     "be (height, width, channels) of uint8 or float32 and keeps its size and type. It suits small "
+     "images such as digits.",
      "random_affine(shift=2, rotate=10, scale=[0.9, 1.1])"},
     {{"shift", "float >= 0", "0",
-      "The largest shift, up or down and left or right. 1 or more is a number of pixels; below "
-      "1 it is a fraction of the height and of the width."},
-     {"rotate", "float 0..180", "0", "The largest angle in degrees, in either direction."},
+      "Maximum shift, vertical and horizontal. 1 or more is a number of pixels; below 1 it is a "
+      "fraction of the height and of the width."},
+     {"rotate", "float 0..180", "0", "Maximum angle in degrees, in either direction."},
      {"scale", "[float > 0, float > 0]", "[1, 1]",
-      "The smallest and the largest factor. 2 shows the middle of the image at twice its size, "
-      "0.5 the whole image at half its size."},
+      "Minimum and maximum scale. 2 shows the centre of the image at twice its size, 0.5 the whole "
+      "image at half its size."},
      {"fill", "float", "0",
-      "The value of pixels that come from outside the image. For uint8 it must be from 0 to "
-      "255."}},
+      "Value of pixels from outside the image. For uint8 it must be from 0 to 255."}},
     in_out_key_texts());
 
 class RandomAffine : public ImageOp {
@@ -44,7 +43,7 @@ class RandomAffine : public ImageOp {
       args.problem("rotate", fmt::format("must be within 0 .. 180 (degrees), got {}", rotate_));
     }
     if (scale_.size() != 2 || !(scale_[0] > 0 && scale_[0] <= scale_[1])) {
-      args.fail("scale", fmt::format("must be [least, most] with 0 < least <= most, got [{}]",
+      args.fail("scale", fmt::format("must be [min, max] with 0 < min <= max, got [{}]",
                                      fmt::join(scale_, ", ")));
     }
   }
@@ -84,7 +83,7 @@ class RandomAffine : public ImageOp {
     const double right =
         rng.uniform(-1, 1) * (shift_ < 1 ? shift_ * static_cast<double>(width) : shift_);
     // The map from output pixels to input positions: undoes the shift, then the rotation and
-    // scaling about the middle.
+    // scaling about the centre.
     const double middle_y = static_cast<double>(height - 1) / 2;
     const double middle_x = static_cast<double>(width - 1) / 2;
     const double c = std::cos(angle) / scale;

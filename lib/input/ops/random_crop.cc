@@ -7,15 +7,14 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: random_crop",
-    {"Cuts a window out of the image at a random place, all places being equally likely. It "
-     "changes 'image', which must be (height, width, channels) of any type.",
-     "random_crop(32)", "pp/ops_image.py get_random_crop"},
-    {{"crop_size", kSizeType, "required",
-      "The size of the window in pixels: one number for both sides, or [height, width]. An "
-      "image smaller than this is an error, and one of this size is kept as a whole."}},
-    in_out_key_texts());
+const KeyTable keys("pp: random_crop",
+                    {"Crops the image at a uniformly random position. It changes 'image', of shape "
+                     "(height, width, channels) and any type.",
+                     "random_crop(32)", "pp/ops_image.py get_random_crop"},
+                    {{"crop_size", kSizeType, "required",
+                      "Size of the crop in pixels: one number for both sides, or [height, width]. "
+                      "A smaller image is an error; an image of this size stays as it is."}},
+                    in_out_key_texts());
 
 class RandomCrop : public ImageOp {
  public:

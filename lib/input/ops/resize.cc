@@ -7,14 +7,13 @@ namespace {
 
 const KeyTable keys(
     "pp: resize",
-    {"Resizes the image to a fixed size and does not keep its aspect ratio. It changes 'image', "
-     "which must be (height, width, channels) of uint8 or float32; the type stays. To make "
-     "photos much smaller, add antialias=True: without it 'bilinear' skips pixels, which leaves "
-     "jagged edges.",
+    {"Resizes the image to a fixed size without keeping its aspect ratio. 'image' must be (height, "
+     "width, channels) of uint8 or float32 and keeps its type. To make photos much smaller, add "
+     "antialias=True: without it 'bilinear' skips pixels, which leaves jagged edges.",
      "resize(224)", "pp/ops_image.py get_resize"},
     {{"size", kSizeType, "required",
-      "The size of the result in pixels: one number for both sides, or [height, width], "
-      "of at most 268435456 pixels in total."}},
+      "Size of the result in pixels: one number for both sides, or [height, "
+      "width], of at most 268435456 pixels in total."}},
     resize_option_key_texts("bilinear", "false"), in_out_key_texts());
 
 class Resize : public ResizeOp {

@@ -10,13 +10,13 @@ namespace {
 
 const KeyTable keys(
     "pp: resize_long",
-    {"Resizes the image so that its longer side has a given length, and keeps its aspect "
-     "ratio. It changes 'image', which must be (height, width, channels) of uint8 or float32; "
-     "the type stays. With pad_to_shape behind it, all of the image stays visible.",
+    {"Resizes the image so that its longer side has a given length, and keeps its aspect ratio. "
+     "'image' must be (height, width, channels) of uint8 or float32 and keeps its type. With "
+     "pad_to_shape after it, the whole image stays visible.",
      "resize_long(224)", "pp/ops_image.py get_resize_long"},
     {{"longer_size", "int 1..65500", "required",
-      "The length of the longer side of the result in pixels. The other side is rounded to "
-      "whole pixels. A result above 268435456 pixels in total is an error."}},
+      "Length of the longer side of the result in pixels. The other side is rounded to whole "
+      "pixels. A result above 268435456 pixels in total is an error."}},
     resize_option_key_texts("area", "true"), in_out_key_texts());
 
 class ResizeLong : public ResizeOp {

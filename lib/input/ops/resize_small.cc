@@ -10,13 +10,13 @@ namespace {
 
 const KeyTable keys(
     "pp: resize_small",
-    {"Resizes the image so that its smaller side has a given length, and keeps its aspect "
-     "ratio. It changes 'image', which must be (height, width, channels) of uint8 or float32; "
-     "the type stays. An evaluation uses it before central_crop.",
+    {"Resizes the image so that its smaller side has a given length, and keeps its aspect ratio. "
+     "'image' must be (height, width, channels) of uint8 or float32 and keeps its type. Use it in "
+     "evaluation, before central_crop.",
      "resize_small(256)", "pp/ops_image.py get_resize_small"},
     {{"smaller_size", "int 1..16384", "required",
-      "The length of the smaller side of the result in pixels. The other side is rounded to "
-      "whole pixels. A result above 65500 pixels a side or 268435456 in total is an error."}},
+      "Length of the smaller side of the result in pixels. The other side is rounded to whole "
+      "pixels. A result above 65500 pixels a side or 268435456 in total is an error."}},
     resize_option_key_texts("area", "false"), in_out_key_texts());
 
 class ResizeSmall : public ResizeOp {

@@ -15,17 +15,16 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: setdefault",
-    {"Sets a feature that an example lacks or that is empty, and leaves one that has values. "
-     "A missing feature becomes one int64, float32 or bool value, or a text. An empty one "
-     "keeps its type, and its dimensions of length 0 get length 1.",
-     "setdefault('label', -1)", "pp/ops_general.py get_setdefault"},
-    {{"key", "string", "required", "The feature to set."},
-     {"value", "bool | int | float | string", "required",
-      "What the feature becomes: a number, a text in quotes, True or False. It must fit the "
-      "type of a feature that is empty.",
-      "-1"}});
+const KeyTable keys("pp: setdefault",
+                    {"Sets a feature that is missing or empty, and leaves one that has values. A "
+                     "missing feature becomes one int64, float32 or bool value, or a string. An "
+                     "empty one keeps its type, and its dimensions of size 0 get size 1.",
+                     "setdefault('label', -1)", "pp/ops_general.py get_setdefault"},
+                    {{"key", "string", "required", "The feature to set."},
+                     {"value", "bool | int | float | string", "required",
+                      "Value of the feature: a number, a quoted string, True or False. It must fit "
+                      "the type of an empty feature.",
+                      "-1"}});
 
 class Setdefault : public Op {
  public:
@@ -71,10 +70,10 @@ class Setdefault : public Op {
     const bool text = std::holds_alternative<std::string>(value_);
     if (text && dtype == at::kByte && shape.size() == 1) return default_value();
     if (text || !fits(dtype)) {
-      throw Error::bare(
-          Exit::usage,
-          fmt::format("setdefault: '{}' is empty and of type {}, which can't hold {}", key_,
-                      dtype_name(dtype), text ? "a text" : fmt::format("{}", number().toDouble())));
+      throw Error::bare(Exit::usage,
+                        fmt::format("setdefault: '{}' is empty and of type {}, which can't hold {}",
+                                    key_, dtype_name(dtype),
+                                    text ? "a string" : fmt::format("{}", number().toDouble())));
     }
     for (int64_t& side : shape) side = std::max<int64_t>(side, 1);
     return at::full(shape, number(), dtype);

@@ -6,12 +6,11 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "pp: squeeze_last_dim",
-    {"Drops the last dimension, which must have length 1: (height, width, 1) becomes (height, "
-     "width). By default it changes 'image', which may have any type.",
-     "squeeze_last_dim", "pp/ops_general.py get_squeeze_last_dim"},
-    {}, in_out_key_texts());
+const KeyTable keys("pp: squeeze_last_dim",
+                    {"Drops the last dimension, which must have size 1: (height, width, 1) becomes "
+                     "(height, width). By default it changes 'image', which may have any type.",
+                     "squeeze_last_dim", "pp/ops_general.py get_squeeze_last_dim"},
+                    {}, in_out_key_texts());
 
 class SqueezeLastDim : public TensorOp {
  public:

@@ -13,15 +13,15 @@ namespace {
 
 const KeyTable keys(
     "pp: strfmt",
-    {"Makes a text of a template with the values of features in it, and stores it in 'text' "
-     "(1-d uint8). A feature that is a list of texts makes a list of texts (2-d uint8).",
+    {"Fills a template with the values of features and stores the string in 'text' (1-d uint8). A "
+     "feature that is a list of strings gives a list of strings (2-d uint8).",
      "strfmt('a photo of a {labels}.')", "pp/ops_text.py get_strfmt"},
     {{"template", "string", "required",
-      "The text, in which \"{name}\" stands for the feature of that name: a text, or at most "
-      "1000 numbers, which look like 42, 3.14 or [0 1 2]. \"{{\" and \"}}\" stand for braces. "
-      "Python's formats such as \"{x:.2f}\" are not supported.",
+      "The template. \"{name}\" stands for the feature of that name: a string, or at most 1000 "
+      "numbers, written as 42, 3.14 or [0 1 2]. \"{{\" and \"}}\" stand for braces. Python formats "
+      "such as \"{x:.2f}\" are not supported.",
       "'a photo of a {labels}.'"},
-     {"outkey", "string", "text", "The feature that the text is stored in."}});
+     {"outkey", "string", "text", "Name of the result."}});
 
 // A piece of literal text, and the key whose value follows it ("" for none).
 struct FormatPiece {
@@ -123,7 +123,7 @@ class Strfmt : public Op {
       list = true;
     } else if (more_is_list && more.size() != texts.size()) {
       throw Error::bare(Exit::usage,
-                        fmt::format("strfmt: '{}' is a list of {} texts, but another key has {}",
+                        fmt::format("strfmt: '{}' is a list of {} strings, but another key has {}",
                                     key, more.size(), texts.size()));
     }
     for (size_t i = 0; i < texts.size(); ++i) texts[i] += more_is_list ? more[i] : more[0];

@@ -7,9 +7,8 @@ namespace {
 
 const KeyTable keys(
     "pp: tokenize",
-    {"Is not supported, and a config that uses it is refused: sentencepiece models cannot be "
-     "read. Tokenize the texts beforehand and store the numbers of the tokens beside the "
-     "images, for example in an .npz file.",
+    {"Not supported; using it is an error: bvtrain cannot read sentencepiece models. Tokenize the "
+     "text beforehand and store the token ids with the images, for example in an .npz file.",
      "", "pp/ops_text.py get_pp_tokenize"},
     {});
 

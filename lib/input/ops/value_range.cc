@@ -10,10 +10,9 @@ namespace {
 
 const KeyTable keys(
     "pp: value_range",
-    {"Scales numbers so that in_min becomes vmin and in_max becomes vmax; numbers between and "
-     "beyond follow the same line. It changes 'image' from numbers of any type, with the "
-     "channels as the last dimension, to float32 of the same shape. It is the usual step from "
-     "pixels, 0 to 255, to what a model takes.",
+    {"Scales numbers linearly so that in_min becomes vmin and in_max becomes vmax. It changes "
+     "'image' from any numeric type, with channels last, to float32 of the same shape. It usually "
+     "maps pixels, 0 to 255, to the input range of a model.",
      "value_range(-1, 1)", "pp/ops_general.py get_value_range"},
     {{"vmin", "float", "-1", "The result for an input of in_min. Most models take -1, some 0."},
      {"vmax", "float", "1",
@@ -26,8 +25,8 @@ const KeyTable keys(
       "It must differ from in_min. Give 1 for images that are already from 0 to 1.",
       "[255, 255, 200]"},
      {"clip_values", "bool", "false",
-      "If True, results below vmin become vmin and results above vmax become vmax. It matters "
-      "only if inputs lie outside in_min to in_max."}},
+      "If True, results are clipped to vmin and vmax. It matters only if inputs lie outside in_min "
+      "to in_max."}},
     in_out_key_texts());
 
 class ValueRange : public NormalizeOp {

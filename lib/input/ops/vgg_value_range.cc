@@ -7,10 +7,9 @@ namespace {
 
 const KeyTable keys(
     "pp: vgg_value_range",
-    {"Subtracts the mean from each channel and divides by the standard deviation, by default "
-     "those of ImageNet. It changes 'image' from numbers of any type, with the channels as "
-     "the last dimension, to float32 of the same shape. Use it with weights that were trained "
-     "that way.",
+    {"Subtracts a mean from each channel and divides by a standard deviation, by default those of "
+     "ImageNet. It changes 'image' from any numeric type, with channels last, to float32 of the "
+     "same shape. Use it with weights that were trained this way.",
      "vgg_value_range", "pp/ops_image.py get_vgg_value_range"},
     {}, mean_std_key_texts("[123.675, 116.28, 103.53]", "[58.395, 57.120000000000005, 57.375]"),
     in_out_key_texts());

@@ -25,9 +25,9 @@ namespace {
 
 const KeyTable keys(
     "input.data: cifar",
-    {"CIFAR-10 or CIFAR-100 from the files of the published \"binary version\": colour images of "
-     "32x32 pixels with the splits train and test. Examples have `image` and `label`, those of "
-     "CIFAR-100 also `coarse_label`, the number of one of 20 groups of classes.",
+    {"CIFAR-10 or CIFAR-100 from the published \"binary version\": colour images of 32x32 pixels "
+     "with the splits train and test. Examples have `image` and `label`, those of CIFAR-100 also "
+     "`coarse_label`, the number of one of 20 superclasses.",
      "name: cifar\ndata_dir: data/cifar-10-batches-bin\nsplit: train[:98%]"},
     {{"data_dir", "string", "required",
       "Folder on a local or mounted disk with data_batch_1.bin to data_batch_5.bin and "
@@ -35,8 +35,8 @@ const KeyTable keys(
       "above cifar-10-batches-bin or cifar-100-binary.",
       "data/cifar-10-batches-bin"},
      {"classes", "'10' | '100' | '0'", "0",
-      "Which of the two data sets to read, CIFAR-10 or CIFAR-100, if the folder has both. With 0 "
-      "it is the one that is there."}});
+      "Which of the two data sets to read, CIFAR-10 or CIFAR-100, if the folder has both. 0 means "
+      "the one that is there."}});
 
 constexpr int64_t kSide = 32;
 constexpr int64_t kPlane = kSide * kSide;
@@ -110,7 +110,7 @@ class Cifar : public ArraySource {
  protected:
   Example load(size_t split) const override {
     const auto [variant, folder] = find();
-    std::deque<DataFile> files;  // each is opened once: it may be replaced at any time
+    std::deque<DataFile> files;  // each is opened once, because it may be replaced at any time
     int64_t rows = 0;
     for (const std::string& name : split == 1 ? variant->train : variant->test)
       rows += count(files.emplace_back(folder + "/" + name), *variant);

@@ -22,13 +22,13 @@ namespace {
 
 const KeyTable keys(
     "input.data: csv",
-    {"A CSV file with a row for each image: one column names the file, and another has the label. "
-     "The first line names the columns. Examples have `image`, the bytes of the file, which an op "
-     "such as `decode` must decode, and `label`: the number of the class, from the number itself "
-     "or from the place of the name among the sorted names, or a floating-point number as the "
-     "target of a regression. Every other column is a feature of its name: a whole number, a "
-     "float32 or a text. Cells may be quoted as in RFC 4180. An image that does not exist is "
-     "noticed when it is read; of the first and the last row, at the start.",
+    {"A CSV file with one row per image: one column names the file, and another has the label. The "
+     "first line names the columns. Examples have `image`, the bytes of the file, which an op such "
+     "as `decode` must decode, and `label`. A label is a class number, a class name, which stands "
+     "for its index among the sorted names, or a floating-point regression target. Every other "
+     "column becomes a feature of its name: an integer, a float32 or a string. Cells may be quoted "
+     "as in RFC 4180. A missing image is noticed when it is read; in the first and last rows, at "
+     "the start.",
      "name: csv\nfname: data/train.csv"},
     {{"fname", "string", "required", "The CSV file, in UTF-8, on a local or mounted disk.",
       "data/train.csv"},
@@ -37,21 +37,21 @@ const KeyTable keys(
       "Name of the column with the image files.", "file"},
      {"label", "string | list of string", "= label or class, if there is such a column",
       "Name of the column with the label. A list of columns gives `labels`, a vector of their "
-      "numbers: the targets of a regression, 0 and 1 for each class, or soft labels.",
+      "numbers: regression targets, 0 and 1 for each class, or soft labels.",
       "breed"},
      {"multilabel", "bool", "false",
-      "A cell may hold several labels. They are separated by `;` or `|`, or, if no cell of the "
-      "column has these and no name in `classes` has a blank, by blanks. Examples then have "
-      "`labels`: 1 for each class of the image and 0 for the others."},
+      "A cell may hold several labels, separated by `;` or `|`. If no cell has these and no name "
+      "in `classes` has a blank, blanks separate them. Examples then have `labels`: 1 for each "
+      "class of the image and 0 for the others."},
      {"classes", "list of string", "[]",
-      "Names of the classes in the order of their numbers, which are otherwise those of the sorted "
-      "names. Any other name in the column is then an error. With `multilabel` give it for all "
-      "data sets of a run, because their files may not have the same classes.",
+      "Class names in the order of their numbers; by default, the names are sorted. Any other name "
+      "in the column is then an error. With `multilabel`, give it for all data sets of a run, "
+      "because their files may have different classes.",
       "[cat, dog]"},
      {"folder", "string", "= the folder of the CSV file",
-      "Folder in which paths begin, unless they begin with /. They cannot leave it by `..`.",
+      "Folder that paths are relative to, unless they begin with /. They cannot leave it by `..`.",
       "data/images"},
-     {"delimiter", "string", "= judged by the header: a comma, a semicolon, a tab or a bar",
+     {"delimiter", "string", "= detected from the header: a comma, a semicolon, a tab or `|`",
       "The character between cells, or the word `tab`.", ";"}},
     kManifestKeys);
 
@@ -226,7 +226,7 @@ class CsvSource : public ManifestSource {
     return format;
   }
 
-  std::string folder_hint() const override { return "`folder` says where the paths begin"; }
+  std::string folder_hint() const override { return "paths are relative to `folder`"; }
 
  private:
   CsvSettings settings_;
@@ -234,8 +234,8 @@ class CsvSource : public ManifestSource {
   Place folder_place_;
 };
 
-// Takes the first row from `rows` and returns its cell in a column, "" if it has none. Returns
-// nullopt at the end, and at a row that cannot be read: that is reported when the data is opened.
+// Removes the first row from `rows` and returns its cell in a column, "" if it has none. Returns
+// nullopt at the end, and for a row that cannot be read: that is reported when the data is opened.
 std::optional<std::string> next_cell(std::string_view& rows, char delimiter, size_t column) {
   std::vector<CsvCell> cells;
   try {
@@ -253,11 +253,10 @@ std::optional<std::string> next_cell(std::string_view& rows, char delimiter, siz
 void need_one_class(const std::string& file, std::string_view rows, char delimiter, size_t label) {
   while (const auto text = next_cell(rows, delimiter, label)) {
     if (plain_number(*text).kind == PlainNumber::Kind::real) {
-      throw Error(
-          Exit::usage, file,
-          fmt::format("has labels such as {}, the targets of a regression: write the config "
-                      "yourself, with `name: csv`",
-                      *text));
+      throw Error(Exit::usage, file,
+                  fmt::format("has labels such as {}, which are regression targets: write the "
+                              "config yourself, with `name: csv`",
+                              *text));
     }
     if (text->find_first_of(";|") != std::string::npos) {
       throw Error(Exit::usage, file,
@@ -268,9 +267,9 @@ void need_one_class(const std::string& file, std::string_view rows, char delimit
   }
 }
 
-// Returns the keys for a file that names images in a column with a usual name and has a column of
-// labels; nullopt for any other file. Throws Error(Exit::usage) if the labels of the first rows are
-// not classes, one for each image, or if a column says to which split a row belongs.
+// Returns the keys for a file with an image column that has a common name and a label column;
+// nullopt for any other file. Throws Error(Exit::usage) if the labels of the first rows are not
+// classes, one per image, or if a column gives the split of each row.
 std::optional<DataKeys> csv_keys(const std::string& file, const std::string& head) {
   try {
     const char delimiter = guess_delimiter(head);
@@ -290,7 +289,7 @@ std::optional<DataKeys> csv_keys(const std::string& file, const std::string& hea
     const RowFile image = row_file(cells[path].text, settings.folder, cells[path].at);
     std::error_code error;
     if (!std::filesystem::is_regular_file(image.path, error)) return std::nullopt;
-    // A list of what class folders hold: image_folder reads these.
+    // A list of the content of class folders: image_folder reads these.
     const std::filesystem::path parent = std::filesystem::path(image.path).parent_path();
     if (parent.filename() == cells[*label].text) return std::nullopt;
     need_one_class(file, row, delimiter, *label);

@@ -1,4 +1,4 @@
-// digits: handwritten digits that are embedded in the executable (digits/README.md).
+// digits: handwritten digits, embedded in the executable (digits/README.md).
 //
 // Splits: train, test. Examples: "image" (8, 8, 1) uint8, "label" int64.
 #include "lib/config/key_table.h"
@@ -28,13 +28,12 @@ extern const uint8_t bv_digits_end[] __attribute__((visibility("hidden")));
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "input.data: digits",
-    {"Handwritten digits that are part of the program, to try it out without a download: grey "
-     "images of 8x8 pixels, 1,437 in the split train and 360 in the split test. Examples have "
-     "`image` and `label`; no op has to decode the images.",
-     "name: digits\nsplit: train"},
-    {});
+const KeyTable keys("input.data: digits",
+                    {"Handwritten digits, built into the program to try it without a download: "
+                     "grey images of 8x8 pixels, 1,437 in the split train and 360 in the split "
+                     "test. Examples have `image`, already decoded, and `label`.",
+                     "name: digits\nsplit: train"},
+                    {});
 
 class Digits : public ArraySource {
  public:

@@ -15,8 +15,7 @@ namespace {
 const KeyTable keys(
     "input.data: idx",
     {"MNIST, Fashion-MNIST, EMNIST and other data sets in IDX files, gzipped or not. Examples have "
-     "`image`, which no op has to decode, and `label`. Give either `data_dir`, or `images` and "
-     "`labels`.",
+     "`image`, already decoded, and `label`. Give either `data_dir`, or `images` and `labels`.",
      "name: idx\ndata_dir: data/mnist\nsplit: train"},
     {{"data_dir", "string", "none",
       "Folder on a local or mounted disk with the files train-images-idx3-ubyte and "
@@ -24,16 +23,15 @@ const KeyTable keys(
       "test. Each may end in .gz.",
       "data/mnist"},
      {"images", "string", "none",
-      "File with the images, if the files have other names. It needs `labels` beside it; the "
-      "examples are the split train.",
+      "File with the images, if the files have other names. It requires `labels`; the only split "
+      "is train.",
       "data/emnist/emnist-letters-train-images-idx3-ubyte.gz"},
      {"labels", "string", "none",
       "File with the class numbers of `images`, one for each image in the same order.",
       "data/emnist/emnist-letters-train-labels-idx1-ubyte.gz"},
      {"class_names", "list of string", "[]",
-      "Names of the classes in the order of their numbers, from 0. Reports show them, and data "
-      "sets of one run match their classes by them. A number in the labels without a name is an "
-      "error.",
+      "Class names in the order of their numbers, from 0. Reports show them, and data sets of one "
+      "run match their classes by name. A label without a name is an error.",
       "[zero, one, two]"}});
 
 // Returns the file of a split in `dir`, or "" if there is none.

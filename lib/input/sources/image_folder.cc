@@ -2,8 +2,8 @@
 //
 // The classes are the names of the class folders of all splits, sorted by bytes. The files in a
 // class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64 or
-// another label read from the folder name (common/folder_labels.h). With skip_errors a class folder
-// without images is one example, "train/cat/", that cannot be read and has no label.
+// another label read from the folder name (common/folder_labels.h). With skip_errors, a class
+// folder without images is one unreadable example, "train/cat/", without a label.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
@@ -30,22 +30,22 @@ namespace {
 const KeyTable keys(
     "input.data: image_folder",
     {"JPEG, PNG and WebP files in one folder per class. Examples have `image`, which an op such as "
-     "`decode` must decode, and `label`, the index of the class folder among all class folders "
-     "sorted by name, from 0, unless `label` or `separator` says otherwise. A broken file and a "
-     "class folder without images are errors at the start, unless `skip_errors` allows them.",
+     "`decode` must decode, and `label`, the index of the class folder in sorted order, from 0, "
+     "unless `label` or `separator` changes it. A broken file and a class folder without images "
+     "are errors at the start, unless `skip_errors` allows them.",
      "name: image_folder\ndata_dir: data/flowers\nsplit: train"},
     {{"data_dir", "string", "required",
-      "Folder on a local or mounted disk. If one of its folders is called train, val or test, or "
-      "similarly (training, valid, validation, dev, eval, evaluation, testing), and has class "
+      "Folder on a local or mounted disk. If one of its folders is called train, val or test, or a "
+      "variant (training, valid, validation, dev, eval, evaluation, testing), and has class "
       "folders in it, the layout is <split>/<class>/<file>, as in train/cat/1.jpg, and all folders "
       "are splits. Otherwise the layout is <class>/<file>, and the only split is train.",
       "data/flowers"},
      {"label", "'class' | 'number'", "class",
-      "What the name of a class folder is: a class, or a number such as an age, the target of a "
-      "regression. `label` is then this number as float32.",
+      "What a folder name means: a class, or a number such as an age, which is a regression "
+      "target. `label` is then this number as float32.",
       "number"},
      {"separator", "string", "none",
-      "Text that separates several labels in a folder name, as `_` in `blue_dress`. Examples then "
+      "Separator of several labels in a folder name, such as `_` in `blue_dress`. Examples then "
       "have `labels`: 1 for each of these classes and 0 for the others, or, with `label: number`, "
       "the numbers.",
       "_"}});
@@ -140,13 +140,13 @@ class ImageFolder : public Source {
     std::string prefix;                  // "train/", or "" in the layout without splits
     std::vector<std::string> classes;    // its class folders, sorted
     std::vector<size_t> folders;         // their indices in Layout::folders
-    std::unique_ptr<FolderIndex> index;  // built at the first use
+    std::unique_ptr<FolderIndex> index;  // built on first use
   };
   struct Layout {
     std::vector<Split> splits;
     std::vector<std::string> folders;  // the names of the class folders of all splits, sorted
     FolderLabels labels;               // of these folders
-    std::vector<std::string> unused;   // folders beside the splits that hold images
+    std::vector<std::string> unused;   // folders next to the splits that contain images
 
     bool has_training() const {
       return std::any_of(splits.begin(), splits.end(),
@@ -154,7 +154,7 @@ class ImageFolder : public Source {
     }
   };
 
-  // Throws if the images for training seem to be in class folders beside those of the splits.
+  // Throws if the training images seem to be in class folders next to the split folders.
   static void refuse_classes_beside_splits(const FolderKey& dir, const Layout& layout) {
     if (layout.has_training() || layout.unused.size() < 2) return;
     throw Error(
@@ -165,7 +165,7 @@ class ImageFolder : public Source {
   }
 
   // Throws Error(Exit::usage) with one line for each class folder whose name is not UTF-8. A
-  // checkpoint cannot keep such a name, so the run could not be continued.
+  // checkpoint cannot store such a name, so the run could not be resumed.
   void refuse_other_encodings(const Layout& layout) const {
     std::vector<Error> problems;
     for (const Split& split : layout.splits) {
@@ -192,8 +192,8 @@ class ImageFolder : public Source {
     });
   }
 
-  // Adds a remark if `folder` holds metadata.csv or metadata.jsonl. Hugging Face's image folders
-  // keep labels in these files, but this source does not read them.
+  // Adds a note if `folder` contains metadata.csv or metadata.jsonl. Hugging Face's image folders
+  // store labels in these files, but this source does not read them.
   static void note_unused_list(const std::string& folder, FileNotes& notes) {
     for (const char* list : {"metadata.csv", "metadata.jsonl"}) {
       std::error_code ignored;
@@ -205,7 +205,7 @@ class ImageFolder : public Source {
     }
   }
 
-  // A hidden folder that holds images, unlike .git, may be a class that the user expects to be
+  // A hidden folder that contains images, unlike .git, may be a class that the user expects to be
   // read.
   static void note_hidden_folders(const std::string& folder, FileNotes& notes) {
     for_each_entry(folder, [&](const FolderEntry& entry) {
@@ -298,8 +298,8 @@ bool any_with_images(const std::string& folder, const std::vector<std::string>& 
   });
 }
 
-// Throws if the images are in folders of splits, without class folders: "train" and "test" would be
-// taken for classes. One class among others may have such a name.
+// Throws if the images are in split folders without class folders: "train" and "test" would be read
+// as classes. A single class among others may have such a name.
 void refuse_splits_without_classes(const std::string& folder, std::vector<std::string> names) {
   const auto middle = std::stable_partition(names.begin(), names.end(), is_split_name);
   const std::vector<std::string> others(middle, names.end());
@@ -308,7 +308,7 @@ void refuse_splits_without_classes(const std::string& folder, std::vector<std::s
   if (names.empty() || (names.size() == 1 && any_with_images(folder, others))) return;
   throw Error(Exit::usage, folder,
               fmt::format("has images directly in {}, without class folders: move the images of "
-                          "each class into a folder of their own, {}/<class>/*.jpg",
+                          "each class into a separate folder, {}/<class>/*.jpg",
                           join(names, ", "), names[0]));
 }
 
@@ -325,7 +325,7 @@ std::optional<DetectedData> detect(const std::string& folder) {
   if (!any_with_images(folder, top)) return std::nullopt;
   refuse_splits_without_classes(folder, top);
   DetectedData data{"image folder, <class>/<file>", {{"data_dir", folder}}};
-  // One folder of images may be the one whose images a CSV file names.
+  // A single folder of images may belong to a CSV file that names these images.
   data.weak = std::count_if(top.begin(), top.end(), [&](const std::string& name) {
                 return count_images(folder + "/" + name) > 0;
               }) < 2;

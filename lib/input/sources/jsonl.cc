@@ -1,4 +1,4 @@
-// jsonl: the objects of a JSON Lines file, as big_vision's bv:jsonl, with the files that they name.
+// jsonl: the objects of a JSON Lines file, like big_vision's bv:jsonl, with the files they name.
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -22,22 +22,22 @@ constexpr KeyText kJsonlKeys[] = {
     {"fname", "string", "required", "The file, in UTF-8, on a local or mounted disk.",
      "data/train.jsonl"},
     {"fopen_keys", "string | list of string | map of string", "[]",
-     "Keys whose values are names of files, usually of images: examples have the bytes of the file "
-     "in place of its name. Names that do not begin with / are looked for in the folder of the "
-     "jsonl file. A mapping from keys to folders gives each key a folder of its own.",
+     "Keys whose values are file names, usually of images: examples have the bytes of the file in "
+     "place of its name. Relative names start from the folder of the jsonl file. A mapping from "
+     "keys to folders gives each key a separate folder.",
      "{image: data/images}"},
     {"download_keys", "list of string", "[]",
-     "Not supported, and an error unless it is empty: download the files first, and give their "
-     "names in `fopen_keys`."},
-    {"start", "int >= 0", "0", "The number of rows to leave out at the beginning of the file."},
-    {"stop", "int >= 1", "none", "The number of the row, from 0, before which to stop."}};
+     "Not supported: an error unless empty. Download the files, and give the key of their names in "
+     "`fopen_keys`."},
+    {"start", "int >= 0", "0", "Number of rows to skip at the beginning of the file."},
+    {"stop", "int >= 1", "none", "Index of the row, from 0, before which to stop."}};
 
 constexpr std::string_view kAbout =
-    "A file with a JSON object in each line; each is an example, with its values as features: true "
-    "and false, whole numbers as int64, other numbers as float32, texts as UTF-8 bytes, lists of "
-    "numbers as vectors, lists of texts padded with zeros. A value in an object in the object has "
-    "a key like `a/b`. All rows must have the same keys with values of the same types. "
-    "`id` is the number of the row, as text, unless the rows have an `id`.";
+    "A file with a JSON object in each line. Each object is an example, with its values as "
+    "features: booleans, integers as int64, other numbers as float32, strings as UTF-8 bytes, "
+    "lists of numbers as vectors, lists of strings padded with zeros. A value in a nested object "
+    "has a key like `a/b`. All rows must have the same keys with values of the same types. `id` is "
+    "the row number, as a string, unless the rows have an `id`.";
 
 const KeyTable keys("input.data: jsonl",
                     {kAbout, "name: jsonl\nfname: data/train.jsonl\nfopen_keys: [image]",
@@ -105,14 +105,14 @@ void check_fields(const std::vector<JsonField>& fields, const JsonlKeys& all, bo
   }
 }
 
-// Returns the name of the split in a field. Throws RowFault.
+// Returns the split name in a field. Throws RowFault.
 std::string split_of(const JsonField& field) {
   if (field.type == JsonRowType{JsonScalar::text, false} && !field.texts[0].empty())
     return field.texts[0];
   throw RowFault(field.at, fmt::format("'{}' must be the name of a split", printable(field.key)));
 }
 
-// The keys whose values are names of files, with their folders.
+// The keys whose values are file names, with their folders.
 using FileKeys = std::map<std::string, std::string>;
 
 class JsonlReader : public RowReader {
@@ -205,7 +205,7 @@ class JsonlSource : public ManifestSource {
   }
 
   std::string folder_hint() const override {
-    return "a mapping in `fopen_keys` says where the files of a key are";
+    return "a mapping in `fopen_keys` sets the folder of a key";
   }
 
  private:
@@ -236,7 +236,7 @@ class JsonlSource : public ManifestSource {
   Place keys_place_;
 };
 
-// Reads the rows of a file, and finds out what keys they have.
+// Reads the rows of a file, and collects their keys.
 class JsonlScan {
  public:
   JsonlScan(const std::string& file, bool keep_broken, const FileKeys& files,

@@ -24,19 +24,18 @@ namespace {
 
 const KeyTable keys(
     "input.data: npz",
-    {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of "
-     "the array. For N images the file has the arrays `image` of shape (N, height, width, "
-     "channels), usually of uint8, and `label` of shape (N), of integers. Other arrays of "
-     "integers, floating-point numbers and booleans may stand beside them. The only split is "
-     "called train, or all.",
+    {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of the "
+     "array. For N images the file has the arrays `image` of shape (N, height, width, channels), "
+     "usually of uint8, and `label` of shape (N), of integers. The file may hold other arrays of "
+     "integers, floating-point numbers and booleans. The only split is called train, or all.",
      "name: npz\nfname: data/train.npz"},
     {{"fname", "string", "required",
-      "The .npz file, on a local or mounted disk. All arrays that are used must have the same "
-      "number of rows; arrays of text are left out.",
+      "The .npz file, on a local or mounted disk. All used arrays must have the same number of "
+      "rows; arrays of strings are left out.",
       "data/train.npz"},
      {"prefix", "string", "\"\"",
-      "Only arrays whose names begin with this text are used, under the rest of their names: with "
-      "`train/` the array train/image becomes `image`. So one file can hold several data sets.",
+      "Uses only arrays whose names begin with this prefix, and removes it: with `train/`, the "
+      "array train/image becomes `image`. One file can thus hold several data sets.",
       "train/"}});
 
 class Npz : public ArraySource {
@@ -46,7 +45,7 @@ class Npz : public ArraySource {
 
   std::vector<std::string> splits() const override { return {"all", "train"}; }
   std::string labels_file(size_t) const override { return fname_; }
-  // A guess: what the file holds is not known without opening it.
+  // A guess: the content is unknown without opening the file.
   SyntheticSpec synthetic_spec() const override {
     return {.height = 32, .width = 32, .encoded = false};
   }
@@ -92,8 +91,8 @@ class Npz : public ArraySource {
   }
 
  private:
-  // Returns soft labels as float32. A NaN among them would otherwise look like divergence, at
-  // whatever step it is used.
+  // Returns soft labels as float32. A NaN among them would otherwise look like divergence in the
+  // step that uses it.
   at::Tensor finite_labels(const at::Tensor& labels, const std::string& name) const {
     at::Tensor values = labels.to(at::kFloat).contiguous();
     const float* data = values.const_data_ptr<float>();
@@ -112,8 +111,8 @@ class Npz : public ArraySource {
 struct NpzExamples {
   std::string file, prefix;
 
-  // Returns what the words of the prefix or, failing that, of the file's name say: "train", "val",
-  // "test", or "" for none.
+  // Returns the split that the prefix or else the file name contains: "train", "val", "test", or ""
+  // for none.
   std::string split() const {
     const std::string of_prefix = split_of_words(prefix);
     if (!of_prefix.empty()) return of_prefix;

@@ -23,10 +23,9 @@ namespace {
 
 const KeyTable keys(
     "input.data: synthetic",
-    {"Generated images whose classes a model can learn, for trying out a config and for measuring "
-     "speed without files: gradients of brightness, whose direction depends on the class, with "
-     "noise. There are the splits train, val, validation and test, and examples have `image` and "
-     "`label`.",
+    {"Generated images with learnable classes, for trying out a config and measuring speed without "
+     "files: brightness gradients whose direction depends on the class, with noise. The splits are "
+     "train, val, validation and test. Examples have `image` and `label`.",
      "name: synthetic\nsize: 4096\nimage_size: 224"},
     {{"size", "int 1..1099511627776", "1024", "Number of examples in each split."},
      {"image_size", "int 1..16384", "256", "Height and width of the images in pixels."},
@@ -36,12 +35,12 @@ const KeyTable keys(
       "Width of the images in pixels, for images that are not square."},
      {"channels", "'1' | '3'", "3", "Number of channels: 3 for colour images, 1 for grey ones."},
      {"classes", "int 1..2147483648", "= num_classes, or 10 if it is not known",
-      "Number of classes; the examples have them in turn. Leave it out to get as many as the model "
-      "has.",
+      "Number of classes; the examples cycle through them. Leave it out to get as many as the "
+      "model has.",
       "100"},
      {"encoded", "'jpeg' | 'none'", "jpeg",
-      "Form of the images: `jpeg` makes JPEG files, which an op such as `decode` must decode, so "
-      "that the time for decoding is measured too. `none` makes pixels."}});
+      "Format of the images: `jpeg` makes JPEG files, which an op such as `decode` must decode, so "
+      "that decoding time is measured too. `none` makes pixels."}});
 
 constexpr int64_t kDefaultClasses = 10;
 constexpr int kJpegQuality = 90;
@@ -158,7 +157,7 @@ class Synthetic : public Source {
   SyntheticSpec spec_;
   std::vector<std::string> splits_;
   uint64_t seed_;
-  int64_t targets_ = 1;        // how many numbers the model predicts
+  int64_t targets_ = 1;        // numbers that the model predicts
   bool knows_labels_ = false;  // false for --synthetic: no warnings about missing classes
 };
 

@@ -2,7 +2,7 @@
 //
 // If a name in `data` is not one of our sources, it is the name of such a data set, as in
 // big_vision (datasets/tfds.py): `data: {name: imagenet2012, split: "train[:99%]"}`. Examples have
-// the features of the data set under their names; the image `image` stays encoded, other images are
+// the data set's features under their names; the image `image` stays encoded, other images are
 // decoded.
 //
 // The examples of a split are in the order of its files, so that slices hold the same examples as
@@ -28,18 +28,18 @@ namespace {
 
 constexpr KeyText kTfdsKeys[] = {
     {"data_dir", "string", "= $TFDS_DATA_DIR",
-     "Folder of the data sets, in which the data set is <name>/<version>/ or "
-     "<name>/<config>/<version>/. Without it and without the environment variable this is "
-     "~/tensorflow_datasets. With `name: tfds` it is the folder of the one data set.",
+     "Folder of all data sets; this one is in <name>/<version>/ or <name>/<config>/<version>/. "
+     "Without it and the environment variable, it is ~/tensorflow_datasets. With `name: tfds`, it "
+     "is the folder of this data set.",
      "/data/tensorflow_datasets"},
     {"skip_decode", "list of string", "[image]",
-     "Features with images that stay encoded, for an op such as `decode` or "
+     "Image features that stay encoded, for an op such as `decode` or "
      "`decode_jpeg_and_inception_crop`. Other images are decoded when they are read.",
      "[image, segmentation_mask]"},
     verify_key()};
 const KeyTable keys(
     "input.data: tfds",
-    {"A data set that TensorFlow Datasets (TFDS) has prepared, as TFRecord or ArrayRecord files. "
+    {"A data set prepared by TensorFlow Datasets (TFDS), as TFRecord or ArrayRecord files. "
      "TensorFlow is not needed. `name` is the name of the data set, such as imagenet2012, "
      "imagenet_v2/matched-frequency or cifar10:3.0.2; or it is `tfds`, and `data_dir` is the "
      "folder that holds dataset_info.json. Examples have the features of the data set under their "
@@ -116,10 +116,10 @@ class Tfds : public Source {
   struct Opened {
     TfdsFolder folder;
     TfdsFeatures features;
-    std::vector<std::unique_ptr<Records>> records;  // of each split, opened at its first use
+    std::vector<std::unique_ptr<Records>> records;  // of each split, opened on first use
   };
 
-  // Returns whether `name` is the source's own name, and not that of a data set.
+  // Returns whether `name` is the source's own name, not a data set's.
   bool is_own_name() const { return name_ == "tfds" || name_ == "from_data_dir"; }
 
   Opened& opened() const {

@@ -1,7 +1,7 @@
 // tfrecord: TFRecord files of tf.train.Example messages that do not come from TFDS.
 //
 // The only split is called train, or all. The files are in the order of `files`, and the examples
-// of a file in their order.
+// in file order.
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -24,18 +24,18 @@ namespace {
 
 const KeyTable keys(
     "input.data: tfrecord",
-    {"TFRecord files of tf.train.Example messages. For data sets of TensorFlow Datasets, which say "
-     "themselves what they hold, see `tfds`. Bytes become a text, or an encoded image for an op "
-     "such as `decode`; one number becomes a single value, and several become a list of float32 or "
-     "int64. Class numbers are taken as they are: numbers that begin at 1 need one class more. The "
+    {"TFRecord files of tf.train.Example messages. For data sets of TensorFlow Datasets, which "
+     "describe their own features, see `tfds`. Bytes become a string, or an encoded image for an "
+     "op such as `decode`; one number becomes a scalar, and several become a list of float32 or "
+     "int64. Class numbers are used as they are: numbers that begin at 1 need an extra class. The "
      "only split is called train, or all.",
      "name: tfrecord\n"
      "files: data/train-{00000..01023}-of-01024\n"
      "features: {image: image/encoded, label: image/class/label}"},
     {{"files", "string | list of string", "required",
-      "The files, on a local or mounted disk. `{000..127}` stands for all these numbers, with "
-      "zeros as they are written. If no file is called so, `*` and `?` stand for any letters of a "
-      "file's name. A file that is missing is an error.",
+      "The files, on a local or mounted disk. `{000..127}` expands to these numbers, keeping "
+      "leading zeros. If no file has exactly this name, `*` and `?` are wildcards. A missing file "
+      "is an error.",
       "data/train-*"},
      {"features", "map of string", "= all features of the first example",
       "The features to read, and the name of each in the files. `label` must hold one integer.",

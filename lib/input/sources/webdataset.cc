@@ -1,7 +1,7 @@
 // webdataset: samples in tar files, as the Python package of that name writes and reads them.
 //
-// Members that follow each other and share a key are one sample: 000123.jpg, 000123.cls. Samples
-// are in the order of the files in `urls`, and then in the order of the tar. Nothing is unpacked:
+// Consecutive members that share a key are one sample: 000123.jpg, 000123.cls. Samples are in the
+// order of the files in `urls`, and then in the order of the tar. Nothing is unpacked:
 // an index of all samples is kept in memory, and examples are read from the middle of the tars.
 #include <ATen/ops/full.h>
 
@@ -33,32 +33,30 @@ namespace {
 
 const KeyTable keys(
     "input.data: webdataset",
-    {"Samples in tar files (\"shards\"), as the Python package webdataset writes them. Members "
-     "that follow each other and have the same name up to its first dot are one sample: 000123.jpg "
-     "with 000123.cls. The only split is called train, or all. Without `features`, the one image "
-     "of a sample (jpg, jpeg, png, webp) becomes `image`, which an op such as `decode` must "
-     "decode; cls, a whole number, becomes `label`; txt, text, transcript or caption becomes "
-     "`text`; npy becomes an array of that name; and each key of json whose value is a number, "
-     "true or false, a text or a list of numbers becomes a feature of that name. The first sample "
-     "decides which features there are, and a sample that lacks one is an error at the start, "
-     "unless `skip_errors` allows it.",
+    {"Samples in tar files (\"shards\"), as the Python package webdataset writes them. Consecutive "
+     "members with the same name up to its first dot are one sample: 000123.jpg with 000123.cls. "
+     "The only split is called train, or all. Without `features`, the one image of a sample (jpg, "
+     "jpeg, png, webp) becomes `image`, which an op such as `decode` must decode; cls, a whole "
+     "number, becomes `label`; txt, text, transcript or caption becomes `text`; npy becomes an "
+     "array of that name; and each key of json whose value is a number, a boolean, a string or a "
+     "list of numbers becomes a feature of that name. The first sample determines the features, "
+     "and a sample that lacks one is an error at the start, unless `skip_errors` allows it.",
      "name: webdataset\nurls: data/train-{000..127}.tar\nsplit: train"},
     {{"urls", "string | list of string", "required",
-      "The tar files, on a local or mounted disk. `{000..127}` stands for all these numbers, with "
-      "zeros as they are written, and `{train,extra}` for alternatives. If no file is called so, "
-      "`*` and `?` stand for any letters of a file's name. A file that is missing is an error. "
-      "Compressed tars must be unpacked first.",
+      "The tar files, on a local or mounted disk. `{000..127}` expands to these numbers, keeping "
+      "leading zeros, and `{train,extra}` to its alternatives. If no file has exactly this name, "
+      "`*` and `?` are wildcards. A missing file is an error. Compressed tars must be unpacked "
+      "first.",
       "data/train-{000..127}.tar"},
      {"features", "map of string", "{}",
       "Which member of a sample becomes which feature; other members are not read. A member is "
-      "named by what follows the first dot of its file's name, such as jpg, left.jpg or cls; "
+      "named by what follows the first dot of its file name, such as jpg, left.jpg or cls; "
       "`json.age` is the key age of the member json.",
       "{image: left.jpg, label: cls}"},
      {"classes", "string | list of string", "none",
-      "Names of the classes in the order of their numbers, from 0: a list, or a text file with one "
-      "name in each line. Labels may then be names instead of numbers, reports show the names, and "
-      "data sets of one run match their classes by them. A label that is none of these is an "
-      "error.",
+      "Class names in the order of their numbers, from 0: a list, or a text file with one name per "
+      "line. Labels may then be names instead of numbers, reports show the names, and data sets of "
+      "one run match their classes by name. Any other label is an error.",
       "[cat, dog, ship]"}});
 
 using Names = std::vector<std::string>;
@@ -208,7 +206,7 @@ class WebDataset : public Source {
     return bytes.narrow(0, kTarBlock, size);
   }
 
-  // Finds out again why a sample cannot be read.
+  // Determines again why a sample cannot be read.
   [[noreturn]] static void throw_problem(const Opened& data, int64_t i) {
     SampleScanner scanner(data.files.name(data.index.file_of(i)), data.plan, data.classes,
                           data.index.begin(i));
@@ -232,9 +230,9 @@ class WebDataset : public Source {
 // The tar files of a folder that share a split.
 struct TarGroup {
   Names files;  // names in the folder, sorted
-  Names stems;  // what stands before the numbers at the ends of these names, each once
+  Names stems;  // these names without the numbers at their ends, each once
 
-  // Returns `urls` of the group; "" if no pattern means these files and no others of `all`.
+  // Returns `urls` of the group; "" if no pattern matches these files and no others of `all`.
   std::string urls(const std::string& folder, const Names& all) const {
     if (files.size() == 1) return folder + "/" + files[0];
     const auto others = std::count_if(all.begin(), all.end(), [&](const std::string& name) {
@@ -294,7 +292,7 @@ std::optional<DetectedData> detect(const std::string& folder) {
   try {
     if (!is_labelled(folder + "/" + names[0])) return std::nullopt;
   } catch (const Error&) {
-    // A tar beside the folders of other data may be what that data was unpacked from.
+    // A tar next to folders of other data may be the archive of that data.
     if (!list_folders(folder).empty()) return std::nullopt;
     throw;
   }

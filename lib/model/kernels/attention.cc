@@ -58,8 +58,8 @@ Sizes sizes_of(const at::Tensor& q, const at::Tensor& k) {
   return {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3)};
 }
 
-// S is the type of the operands in memory, and T that of the products. Where they differ, the rows
-// of one head at a time are converted.
+// S is the type of the operands in memory, and T that of the products. If they differ, rows are
+// converted one head at a time.
 template <class S, class T>
 constexpr bool kConverts = !std::is_same_v<S, T>;
 
@@ -85,7 +85,7 @@ int64_t row_length(int64_t count) {
   return terms<T>((count + simd::kLanes - 1) & -simd::kLanes);
 }
 
-// How many rows of the l x m matrix are computed at a time: few enough for the second-level cache.
+// The number of rows of the l x m matrix that are computed at a time: they must fit the L2 cache.
 int64_t block_rows(int64_t columns) { return columns <= 512 ? 64 : 32; }
 
 template <class T>
@@ -154,8 +154,8 @@ struct BackwardTensors {
   const float* log_sums;  // (n * heads, l)
 };
 
-// Goes over the columns of P = softmax(q k^T) in blocks, as rows of P^T. With dS, the gradient of
-// the scores: dv = P^T grad, dk = dS^T q, and dq^T = k^T dS^T, which adds up over the blocks.
+// Iterates over the columns of P = softmax(q k^T) in blocks, as rows of P^T. With dS, the gradient
+// of the scores: dv = P^T grad, dk = dS^T q, and dq^T = k^T dS^T, which is summed over the blocks.
 template <class S, class T>
 class BackwardHead {
  public:
@@ -330,11 +330,11 @@ class SelfFlashAttention : public torch::autograd::Function<SelfFlashAttention<S
 };
 
 // The minimum multiply-accumulates of a head's product for which this kernel computes float32. In
-// smaller products oneDNN's overhead for each call outweighs its speed. In bfloat16 LibTorch's
+// smaller products, oneDNN's overhead per call outweighs its speed. In bfloat16, LibTorch's
 // overhead is larger than oneDNN's.
 constexpr int64_t kLeastMacs = 1 << 16;
 
-// Returns whether this kernel computes these operands. It broadcasts nothing.
+// Returns whether this kernel supports these operands. It does not broadcast.
 bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   if (plain_kernels() || q.numel() == 0 || k.numel() == 0 || q.size(3) % 2 != 0) return false;
   if (q.size(0) != k.size(0) || q.size(1) != k.size(1) || q.size(3) != k.size(3) ||

@@ -33,7 +33,7 @@ template <class V>
 }  // namespace simd
 
 // For each row of `scores` (rows, m), which may be overwritten: weights = exp(scale (score - the
-// greatest)), norms = 1 / their sum, log_sums = log(sum(exp(scale score))). ld: of scores and
+// maximum)), norms = 1 / their sum, log_sums = log(sum(exp(scale score))). ld: of scores and
 // weights, a multiple of 16. Weights from column m on are practically 0.
 template <class T>
 void softmax_rows(float* scores, int64_t rows, int64_t m, int64_t ld, float scale, T* weights,

@@ -1,5 +1,5 @@
 // Batch normalisation, ReLU and max pool of channels_last activations. Forward and backward each
-// read the activations twice. Only x is kept for backward, which recomputes where the ReLU was
+// read the activations twice. Only x is saved for backward, which recomputes where the ReLU was
 // active and where the maxima were.
 #include "lib/model/kernels/batch_norm.h"
 
@@ -28,7 +28,7 @@ using torch::autograd::variable_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Elements of a partial sum: few enough for float32 precision and for the cache.
+// Elements per partial sum: few enough for float32 precision and for the cache.
 constexpr int64_t kChunk = 32768;
 
 // The normalisation as one multiply-add per channel: y = relu(x * gain + shift).
@@ -317,15 +317,16 @@ BatchStatistics batch_statistics(const at::Tensor& x, Group& group) {
     mean = sums[0] / rows;
     var = (sums[1] / rows - mean.square()).clamp_min(0);
   } else {
-    // On a GPU float64 is slow and large. Its var_mean() adds float32 in pairs, after Welford.
+    // On a GPU, float64 is slow and large. There, var_mean() sums float32 pairwise, by Welford's
+    // method.
     const at::Tensor values = x.to(x.is_cpu() ? at::kDouble : at::kFloat);
     std::tie(var, mean) = at::var_mean(values, {0, 2, 3}, /*unbiased=*/false);
     var = var.to(at::kDouble);
     mean = mean.to(at::kDouble);
   }
   if (group.size() == 1) return {mean.to(at::kFloat), var.to(at::kFloat), rows};
-  // All ranks have equal parts, so the mean is the mean of means, and the variance is the mean of
-  // variances plus the variance of means.
+  // All ranks have equal parts, so the mean is the mean of the means, and the variance is the mean
+  // of the variances plus the variance of the means.
   const at::Tensor own = at::stack({mean, var});
   const at::Tensor parts = at::empty({group.size(), 2, x.size(1)}, own.options());
   group.all_gather(parts, own, "batch norm").wait();

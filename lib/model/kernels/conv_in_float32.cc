@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The memory between forward and backward is bfloat16.
+// The tensors saved for backward are bfloat16.
 class ConvInFloat32 : public torch::autograd::Function<ConvInFloat32> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,

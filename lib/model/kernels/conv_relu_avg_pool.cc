@@ -20,7 +20,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-constexpr int64_t kImagesPerChunk = 4;  // images in a partial sum of the weight gradient
+constexpr int64_t kImagesPerChunk = 4;  // images per partial sum of the weight gradient
 
 struct Extent {
   int64_t h, w;  // of an input image
@@ -28,8 +28,8 @@ struct Extent {
   int64_t pooled() const { return (h / 2) * (w / 2) * out; }
 };
 
-// Copies an image (h, w, C) and adds a border of zeros. The inputs of a 3x3 window are then three
-// runs of 3 * C floats.
+// Copies an image (h, w, C) and adds a border of zeros, so that the inputs of a 3x3 window are
+// three runs of 3 * C floats.
 template <int C>
 void pad(const float* image, float* padded, const Extent& e) {
   const int64_t row = (e.w + 2) * C;

@@ -24,8 +24,7 @@ using c10::BFloat16;
 
 // Returns the kernel (k, k, in, out) as the right operands of products: (blocks of outputs, k * k,
 // inputs, block), with pairs of inputs interleaved. If `turned`, it returns the operands of the
-// convolution that gives the gradient of the input. That one takes the channels `out` as its
-// inputs.
+// convolution that computes the input gradient, whose inputs are the `out` channels.
 at::Tensor filters_of(const at::Tensor& kernel, bool turned) {
   const at::Tensor taps = kernel.permute({3, 0, 1, 2}).to(at::kBFloat16).contiguous();
   const int64_t out = taps.size(0), count = taps.size(1) * taps.size(2), in = taps.size(3);
@@ -47,8 +46,8 @@ at::Tensor filters_of(const at::Tensor& kernel, bool turned) {
   return all;
 }
 
-// How many images are computed together: enough for products of 64 rows, or of 32 if threads would
-// have no work. The result does not depend on it.
+// The number of images computed together: enough for products of 64 rows, or of 32 if threads would
+// be idle. It does not affect the result.
 int64_t group_images(const ConvSizes& s) {
   const int64_t threads = at::get_num_threads();
   int64_t images = 1;
@@ -97,8 +96,8 @@ class GroupConvolution {
       else
         std::fill_n(sums_ + k * width_, width_, 0.0f);
     }
-    // Taps of one column see the same number of pixels. A change of that number configures AMX
-    // again.
+    // Taps of one column cover the same number of pixels. AMX must be reconfigured whenever that
+    // number changes.
     for (int64_t column = 0; column < s_.size; ++column) {
       const int64_t shift = column - s_.border();
       // The pixels for which the tap is inside the image.
@@ -142,7 +141,7 @@ class GroupConvolution {
   int64_t images_ = 0;  // of the group
 };
 
-// Writes the convolution of x to y. `filters` is filters_of() the kernel.
+// Writes the convolution of x to y. `filters` is filters_of(kernel, ...).
 void direct_convolve(const ConvSizes& s, const at::Tensor& x, const at::Tensor& filters,
                      const at::Tensor& bias, const at::Tensor& y) {
   const int64_t images = group_images(s);
@@ -155,7 +154,7 @@ void direct_convolve(const ConvSizes& s, const at::Tensor& x, const at::Tensor& 
   });
 }
 
-// The kernel (out, in, k, k) as LibTorch takes it.
+// The kernel in LibTorch's layout (out, in, k, k).
 at::Tensor libtorch_weight(const at::Tensor& kernel) {
   return kernel.to(at::kBFloat16).permute({3, 2, 0, 1});
 }

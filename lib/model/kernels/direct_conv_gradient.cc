@@ -14,9 +14,9 @@ namespace {
 
 using c10::BFloat16;
 
-// How the sum for the kernel's gradient is cut into pieces for threads: blocks of outputs and of
-// inputs, and ranges of strips. A strip is a band of rows of some images. The cut depends on the
-// sizes alone, so that the result does not depend on the number of threads.
+// How the sum for the kernel gradient is divided into pieces for threads: blocks of outputs and of
+// inputs, and ranges of strips. A strip is a band of rows of some images. The division depends only
+// on the sizes, so the result does not depend on the number of threads.
 struct GradientPieces {
   int64_t out_width, in_width;        // channels of a product
   int64_t out_products, in_products;  // of a block
@@ -33,8 +33,8 @@ struct GradientPieces {
         in_products(s.in / in_width % 2 == 0 ? 2 : 1),
         images(2),
         rows(std::min<int64_t>(s.h, 8)) {
-    // Longer sums are faster, but all threads should get work. A band packs the rows around it too,
-    // and smaller blocks pack all rows more often.
+    // Longer sums are faster, but all threads should get work. A band also packs the rows around
+    // it, and smaller blocks pack all rows more often.
     const int64_t macs = s.n * s.h * s.w * s.taps() * s.in * s.out;
     const int64_t wanted = std::clamp<int64_t>(macs / kLeastMacs, 1, 16);
     while (images * s.w < 512 && images < s.n) images *= 2;
@@ -63,13 +63,13 @@ struct GradientPieces {
   }
 };
 
-// Computes one piece of the kernel's gradient after the other. For each row of the result and each
-// tap it multiplies the transposed gradient of the row, (output, pixel), with the row of x that the
-// tap sees, (pixel, input).
+// Computes the pieces of the kernel gradient one after the other. For each row of the result and
+// each tap it multiplies the transposed gradient of the row, (output, pixel), by the row of x that
+// the tap covers, (pixel, input).
 //
 // Pixels are in the order (column, image), and the number of images is even. So the tap one column
-// to the right begins at a whole pair of rows of the packed operand, and one packed row of x serves
-// all taps.
+// to the right begins at a whole pair of rows of the packed operand, and all taps share one packed
+// row of x.
 class KernelGradientPiece {
  public:
   KernelGradientPiece(const ConvSizes& s, const GradientPieces& pieces)
@@ -138,8 +138,8 @@ class KernelGradientPiece {
   }
 
   // Where the packed row `i` of x is: (column, pair of images, input, image of the pair), with
-  // columns of zeros before and after. There is room for `size` rows; a new row takes the place of
-  // the oldest one.
+  // columns of zeros before and after. The buffer has `size` rows; a new row replaces the oldest
+  // one.
   BFloat16* row_operand(int64_t i, int64_t in) const {
     return pixels_ + (i % s_.size * pieces_.in_products + in) * operand_size_;
   }

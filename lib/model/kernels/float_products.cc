@@ -24,8 +24,8 @@ using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 c10::List<std::optional<at::Scalar>> scalars,
                                 std::optional<std::string_view> algorithm);
 
-// LibTorch's only operator that passes a float32 product to oneDNN and needs no conversion of its
-// operands. torch.compile uses it. nullopt if LibTorch was built without oneDNN.
+// LibTorch's only operator that passes a float32 product to oneDNN without converting its operands.
+// torch.compile uses it. nullopt if LibTorch was built without oneDNN.
 const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& onednn_linear() {
   static const auto found = []() -> std::optional<c10::TypedOperatorHandle<OneDnnLinear>> {
     const auto handle = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -38,7 +38,7 @@ const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& onednn_linear() {
 // Returns the transposed matrix (rows, columns), contiguous.
 at::Tensor transposed(const at::Tensor& matrix) {
   if (matrix.stride(1) != 1) return matrix.t().contiguous();
-  // LibTorch's copy of a matrix whose rows are contiguous takes several times as long as this.
+  // LibTorch's copy of a matrix with contiguous rows takes several times as long as this.
   constexpr int64_t kRows = 64, kColumns = 16;  // of a block, which fits the first-level cache
   const int64_t rows = matrix.size(0), columns = matrix.size(1), stride = matrix.stride(0);
   const at::Tensor result = at::empty({columns, rows}, matrix.options());
@@ -67,7 +67,7 @@ bool prefers_onednn(int64_t macs) {
 }
 
 // LibTorch copies x if it is not contiguous. oneDNN is very slow with a weight that has gaps in
-// memory, so such a weight is copied too.
+// memory, so such a weight is also copied.
 at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias) {
   TORCH_CHECK(onednn_linear().has_value(), "LibTorch was built without oneDNN");

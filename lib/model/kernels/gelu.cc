@@ -18,11 +18,11 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
+constexpr int64_t kGrain = 1 << 14;  // elements; fewer are not worth a thread
 
 // Calls f(registers, i, count) for the elements from i to i + count - 1, within simd::dispatch().
-// There are sixteen, or fewer in a thread's last call. f computes these few as a vector too, so an
-// element's result does not depend on its place.
+// There are sixteen, or fewer in a thread's last call. f also computes the last ones as a vector,
+// so an element's result does not depend on its place.
 template <class F>
 void for_vectors(int64_t n, const F& f) {
   at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {

@@ -1,6 +1,6 @@
-// Group normalisation of channels_last activations, fused with the ReLU and the residual sum after
-// it. Each direction makes two passes over an image. With enough images each thread takes whole
-// images: the second pass then reads an image from the cache, if it fits.
+// Group normalisation of channels_last activations, fused with the following ReLU and residual sum.
+// Forward and backward each make two passes over an image. With enough images, each thread takes
+// whole images: the second pass then reads an image from the cache, if it fits.
 #include "lib/model/kernels/group_norm.h"
 
 #include <ATen/Parallel.h>
@@ -29,7 +29,7 @@ using torch::autograd::variable_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Elements of a partial sum in float32: few enough for its precision and for the cache.
+// Elements per float32 partial sum: few enough for its precision and for the cache.
 constexpr int64_t kChunk = 32768;
 
 struct Shape {
@@ -85,7 +85,7 @@ void sum_then_apply(const Shape& s, const Sum& sum, const Finish& finish, const 
   });
 }
 
-// Turns the sums of moments() of an image into its tables.
+// Turns an image's sums from moments() into its tables.
 void fill_tables(const Shape& s, const double* sums, const float* scale, const float* bias,
                  double eps, float* tables) {
   const auto count = static_cast<double>(s.pixels * s.group_size());
@@ -93,7 +93,7 @@ void fill_tables(const Shape& s, const double* sums, const float* scale, const f
     const int64_t first = g * s.group_size(), last = first + s.group_size();
     const double mean = std::accumulate(sums + first, sums + last, 0.0) / count;
     const double square = std::accumulate(sums + s.c + first, sums + s.c + last, 0.0) / count;
-    // In this order a NaN stays: std::max(0.0, NaN) is 0.
+    // This order of arguments preserves NaN: std::max(0.0, NaN) is 0.
     const double var = std::max(square - mean * mean, 0.0), rstd = 1 / std::sqrt(var + eps);
     for (int64_t k = first; k < last; ++k) {
       const double gain = scale[k] * rstd;
@@ -105,8 +105,8 @@ void fill_tables(const Shape& s, const double* sums, const float* scale, const f
   }
 }
 
-// Computes from the sums of gradient_sums() of an image: `corrections` (2, c), its slopes and
-// offsets; and `shares` (2, c), its part of the gradients of bias and scale.
+// Computes from an image's gradient_sums(): `corrections` (2, c), its slopes and offsets; and
+// `shares` (2, c), its part of the gradients of bias and scale.
 void fill_gradient_tables(const Shape& s, const double* sums, const float* scale,
                           const float* tables, float* corrections, double* shares) {
   const auto count = static_cast<double>(s.pixels * s.group_size());

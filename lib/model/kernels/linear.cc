@@ -45,7 +45,8 @@ at::Tensor linear_in_float32(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (x.is_cpu() && x.scalar_type() == at::kFloat && !plain_kernels())
     return linear_in_float32(x, weight, bias);
-  // at::linear() adds the bias within the product only if x is contiguous. If not, it copies x too.
+  // at::linear() fuses the bias into the product only if x is contiguous. Otherwise it also copies
+  // x.
   return at::linear(x.contiguous(), weight, bias);
 }
 

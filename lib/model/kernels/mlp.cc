@@ -50,7 +50,7 @@ struct OverTokens {
   static at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
     return product(x, weight).add_(bias.unsqueeze(1));
   }
-  // Float32. The sum over n in bfloat16 would round after each addition.
+  // Float32: a bfloat16 sum over n would round after each addition.
   static at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& x,
                                     const at::Tensor& weight) {
     if (x.scalar_type() == at::kBFloat16)
@@ -71,7 +71,7 @@ class MlpFunction : public torch::autograd::Function<MlpFunction<Products, S, T>
                             const at::Tensor& in_weight, const at::Tensor& in_bias,
                             const at::Tensor& out_weight, const at::Tensor& out_bias, bool keeps) {
     const at::Tensor h = Products::product(x.to(kTypeOf<T>), in_weight);
-    at::Tensor y = h, kept = h;  // y takes the place of h unless h is kept
+    at::Tensor y = h, kept = h;  // y overwrites h unless h is kept
     BFloat16* copy = nullptr;
     if (keeps && std::is_same_v<S, T>) {
       y = at::empty_like(h);

@@ -25,8 +25,8 @@ using torch::autograd::variable_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Computes one row of outputs from two rows of inputs: w outputs of c channels. Bit p of `alive`
-// says that pixel p of the window was positive.
+// Computes one row of outputs from two rows of inputs: w outputs of c channels. Bit p of `alive` is
+// set if pixel p of the window was positive or NaN.
 template <class Floats, class T>
 [[gnu::always_inline]] inline void pool_row(const T* in, T* out, uint8_t* alive, int64_t in_stride,
                                             int64_t w, int64_t c) {
@@ -148,7 +148,7 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
     const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
     const at::Tensor grad = aligned(grads[0].contiguous(kChannelsLast));
     const auto options = grad.options().memory_format(kChannelsLast);
-    // With an odd side the pool ignores the last row or column, whose gradient is zero.
+    // If a side is odd, the pool ignores the last row or column, whose gradient is zero.
     const bool covers = sizes[2] % 2 == 0 && sizes[3] % 2 == 0;
     at::Tensor dx = covers ? at::empty(sizes, options) : at::empty(sizes, options).zero_();
     if (grad.is_cuda()) {

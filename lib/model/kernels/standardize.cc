@@ -1,5 +1,5 @@
-// Weight standardisation. An output channel's weights are contiguous and fit into the cache: only
-// the first of the passes over such a row reads from memory.
+// Weight standardisation. An output channel's weights are contiguous and fit in the cache: only the
+// first pass over such a row reads from memory.
 #include "lib/model/kernels/standardize.h"
 
 #include <ATen/Parallel.h>
@@ -25,7 +25,7 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 1 << 14;  // elements; less is not worth a thread
+constexpr int64_t kGrain = 1 << 14;  // elements; fewer are not worth a thread
 
 struct Statistics {
   float mean, var;
@@ -54,7 +54,7 @@ float inverse(float var, StandardizeRule rule) {
   return static_cast<float>(1 / (std::sqrt(static_cast<double>(var)) + kStdEps));
 }
 
-// Returns -2 times the derivative of inverse() by var.
+// Returns -2 times the derivative of inverse() with respect to var.
 float inverse_slope(float var, StandardizeRule rule) {
   const double inv = inverse(var, rule);
   if (rule == StandardizeRule::bit_paper) return static_cast<float>(inv * inv * inv);
@@ -81,7 +81,7 @@ template <class Floats, class T>
   Floats sum = {}, product = {}, weight, g;
   for (int64_t i = 0; i < size; i += kLanes) {
     simd::load_some(w + i, size - i, weight);
-    simd::load_some(grad + i, size - i, g);  // zeros at the end, so products are too
+    simd::load_some(grad + i, size - i, g);  // zeros at the end, so the products are 0 there
     sum += g;
     product += g * (weight - s.mean);
   }

@@ -21,26 +21,26 @@ using namespace winograd;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-// Whether `channels` can be cut into blocks that are wide enough for fast products.
+// Whether `channels` can be divided into blocks that are wide enough for fast products.
 bool has_wide_blocks(int64_t channels) {
   return channels % kLanes == 0 && (channels <= 128 || block_width(channels, 128) >= 64);
 }
 
-// The fewest tiles of an image. With fewer, the transforms of the filters cost more than the
-// products save. The choice must not depend on the number of images: one process and several would
-// then round differently.
+// The minimum tiles per image. With fewer, the filter transforms cost more than the products save.
+// The choice must not depend on the number of images: one process and several would then round
+// differently.
 constexpr int64_t kLeastTiles = 4;
-// With few channels the transforms cost more than the products save. And in small networks some
-// weights have gradients that are exactly 0, because the activations that they see are all 0. Here
-// such a gradient is a sum of rounding errors, which Adam turns into a step.
+// With few channels, the transforms cost more than the products save. Also, in small networks some
+// weights have gradients of exactly 0, because their input activations are all 0. Here, such a
+// gradient would be a sum of rounding errors, which Adam turns into an update.
 constexpr int64_t kLeastChannels = 64;
 constexpr int64_t kOutputs = 128;  // channels of a block of outputs, at most
 
-// The distance between points of `count` numbers each. Without the addend, the same number of all
-// points would often map to the same cache set.
+// The stride between points of `count` numbers each. Without the added padding, equal indices of
+// all points would often map to the same cache set.
 int64_t point_stride(int64_t count) { return count + 2 * kLanes; }
 
-// Tiles of a block: its inputs' points should stay in the second-level cache.
+// Tiles per block: its inputs' points should stay in the L2 cache.
 int64_t block_tiles(int64_t channels) { return std::clamp<int64_t>(8192 / channels, 32, 128); }
 
 TileGrid tiles_of(const at::Tensor& x) { return {x.size(0), x.size(2), x.size(3)}; }
@@ -110,8 +110,8 @@ void winograd_convolve(const at::Tensor& x, const at::Tensor& filters, const flo
   });
 }
 
-// How the sum for the kernel's gradient is cut into pieces: blocks of output and of input channels,
-// and ranges of tiles. It depends on the sizes alone, so that the result does not depend on the
+// How the sum for the kernel gradient is divided into pieces: blocks of output and of input
+// channels, and ranges of tiles. It depends only on the sizes, so the result does not depend on the
 // number of threads.
 constexpr int64_t kTiles = 64;  // tiles of a product
 
@@ -132,7 +132,7 @@ struct Pieces {
   int64_t count() const { return ranges * out_blocks * in_blocks; }
 };
 
-// Computes one piece of the kernel's gradient after the other.
+// Computes the pieces of the kernel gradient one after the other.
 template <class S, class T>
 class KernelGradient {
  public:
@@ -172,7 +172,7 @@ class KernelGradient {
   }
 
  private:
-  // Adds to point p of the sums, or with `add` false sets them.
+  // Adds to point p of the sums, or overwrites it if `add` is false.
   void add_product(int64_t p, int64_t count, bool add) {
     const T* right = patches_ + p * patch_stride_;
     if constexpr (kPairs<T>) {
@@ -245,7 +245,7 @@ bool winograd_conv_fits(const at::Tensor& x, const at::Tensor& kernel, at::Scala
   if (x.size(1) != in || std::min(in, out) < kLeastChannels) return false;
   if (!has_wide_blocks(in) || !has_wide_blocks(out)) return false;
   if (type == at::kFloat) return can_multiply<float>();
-  // Where there is AMX, direct_conv() is faster.
+  // With AMX, direct_conv() is faster.
   if (type != at::kBFloat16 || has_amx()) return false;
   return multiplies_bf16_in_float32() ? can_multiply<float>() : can_multiply<BFloat16>();
 }

@@ -45,8 +45,8 @@ Dense joined(const std::array<const Dense*, 3>& layers) {
 }
 
 // Whether one product for query, key and value is faster than three. It needs a copy of the
-// weights, 3 D^2 numbers. In training it pays: backward gains too. In inference it pays if the copy
-// is no larger than the result, 3 n l D numbers.
+// weights, 3 D^2 numbers. In training it is worthwhile, because backward is also faster. In
+// inference it is worthwhile if the copy is no larger than the result, 3 n l D numbers.
 bool worth_joining(const at::Tensor& x) {
   const int64_t features = x.size(-1);
   return c10::GradMode::is_enabled() || x.numel() >= features * features;

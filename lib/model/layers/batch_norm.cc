@@ -39,8 +39,8 @@ BatchStatistics BatchNorm::training_statistics(const at::Tensor& x, const Pass& 
 }
 
 at::Tensor BatchNorm::relu(const at::Tensor& x, bool max_pool, const Pass& pass) const {
-  // The gradient of batch_norm_relu() is right only for the batch's own statistics. With running
-  // statistics the fused kernel is used only where no gradient is wanted.
+  // The gradient of batch_norm_relu() is correct only for the batch's own statistics. With running
+  // statistics, the fused kernel is used only if no gradient is required.
   if (batch_norm_fits(x, max_pool) && (pass.train || !c10::GradMode::is_enabled())) {
     BatchStatistics statistics = {mean, var, static_cast<double>(x.numel() / x.size(1))};
     if (pass.train) statistics = training_statistics(x, pass);

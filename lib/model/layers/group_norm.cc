@@ -11,10 +11,10 @@
 namespace bv {
 namespace {
 
-// LibTorch's kernel. Returns a tensor in the type of x.
+// LibTorch's kernel. Returns a tensor of x's type.
 at::Tensor plain_group_norm(const at::Tensor& x, const GroupNorm& norm) {
   // The CPU kernel takes bfloat16 x with float32 parameters, and computes in float32. The CUDA
-  // kernel throws unless all have one type. With plain_kernels(), the CPU takes the same path as
+  // kernel throws unless all types are equal. With plain_kernels(), the CPU takes the same path as
   // CUDA.
   if ((x.is_cpu() && !plain_kernels()) || x.scalar_type() == at::kFloat)
     return at::group_norm(x, norm.groups, norm.scale, norm.bias, norm.eps);

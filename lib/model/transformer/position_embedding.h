@@ -15,10 +15,10 @@ namespace bv {
 // The key that add_position_embedding() reads.
 inline constexpr KeyText kPosembKeys[] = {
     {"posemb", "'learn' | 'sincos2d'", "learn",
-     "How a token knows where its patch lies in the image: `learn` trains a vector for each "
-     "position, `sincos2d` uses fixed sines and cosines and needs a `width` that is a multiple of "
-     "4 and at least 8. For published weights take what they were trained with, mostly `learn`; "
-     "`sincos2d` is a good choice for training from scratch."},
+     "Type of position embedding: `learn` trains a vector for each position, `sincos2d` uses fixed "
+     "sines and cosines and needs a `width` that is a multiple of 4 and at least 8. For published "
+     "weights, use what they were trained with, mostly `learn`; `sincos2d` is a good choice for "
+     "training from scratch."},
 };
 
 // The embedding of a grid of h x w tokens: (1, h * w, width).

@@ -20,9 +20,9 @@ struct TransformerShape {
 inline constexpr KeyText kTransformerShapeKeys[] = {
     {"variant", "string", "\"\"",
      "Name of a published size, from small to large: mu (for tests), Ti, S, M, B, L, So400m, H, g, "
-     "g-opt, G-opt, G or e. It sets `width`, `depth`, `mlp_dim` and `num_heads`, and with the side "
-     "of a patch in pixels, as in S/16, also `patch_size`; keys that are given beside it win. Ti "
-     "has about 6 million parameters, S 22, B 86, L 303 and H 630.",
+     "g-opt, G-opt, G or e. It sets `width`, `depth`, `mlp_dim` and `num_heads`, and with a patch "
+     "size, as in S/16, also `patch_size`. Explicit keys override it. Ti has about 6 million "
+     "parameters, S 22, B 86, L 303 and H 630.",
      "S/16"},
     {"width", "int >= 1", "= 768, or that of `variant`",
      "Number of features of each token; it must be a multiple of `num_heads`. The number of "

@@ -8,12 +8,11 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
-    "schedule: cosine",
-    {"Falls from `mult` to 0 along half a cosine: slowly at first, fastest in the middle, slowly "
-     "at the end. A good first choice, and it has no number to tune.",
-     "warmup_percent: 0.05", "utils.py create_learning_rate_schedule"},
-    {});
+const KeyTable keys("schedule: cosine",
+                    {"Falls from `mult` to 0 along half a cosine: slowly at first, fastest in the "
+                     "middle, slowly at the end. It is a good first choice with nothing to tune.",
+                     "warmup_percent: 0.05", "utils.py create_learning_rate_schedule"},
+                    {});
 
 class Cosine : public Decay {
  public:

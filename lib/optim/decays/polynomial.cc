@@ -11,8 +11,8 @@ namespace {
 
 constexpr KeyText kKeys[] = {
     {"power", "float >= 0", "1",
-     "How the value falls: 1 is a straight line, 2 falls faster at first and flattens out towards "
-     "the end, and below 1 most of the fall comes last."},
+     "Exponent: 1 is linear, 2 falls faster at first and flattens out towards the end, and values "
+     "below 1 fall mostly at the end."},
     {"linear_end", "float >= 0", "0", "The same as `end`. It has no effect if `end` is given."},
     {"end", "float >= 0", "= linear_end",
      "Value at the end of the run. It is not relative to `mult`: with `mult: 0.5` and `end: 0.01` "
@@ -23,8 +23,8 @@ const KeyTable keys("schedule: polynomial",
                      "power: 2\nwarmup_steps: 1000", "utils.py create_learning_rate_schedule"},
                     {}, kKeys);
 const KeyTable linear_keys("schedule: linear",
-                           {"Falls from `mult` to `end` in a straight line, or along a curve if "
-                            "`power` is not 1. It is the same as `polynomial`.",
+                           {"Falls from `mult` to `end` linearly, or along a curve if `power` is "
+                            "not 1. It is the same as `polynomial`.",
                             "end: 0.01\nwarmup_steps: 1000",
                             "utils.py create_learning_rate_schedule"},
                            {}, kKeys);

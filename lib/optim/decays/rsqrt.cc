@@ -11,24 +11,23 @@ namespace {
 
 const KeyTable keys(
     "schedule: rsqrt",
-    {"Falls like one over the square root of the steps that are done, and never reaches 0: in "
-     "step s after the warm-up the value is `mult` / sqrt(1 + (s + shift) / timescale). The "
-     "values do not depend on the length of the run, so that a run can be made longer; add a "
-     "`cooldown_*` to end at 0.",
+    {"Falls with the inverse square root of the completed steps and never reaches 0: in step s "
+     "after the warm-up the value is `mult` / sqrt(1 + (s + shift) / timescale). The values do not "
+     "depend on the length of the run, so a run can be extended; add a `cooldown_*` to end at 0.",
      "warmup_steps: 10000\ncooldown_steps: 50000", "utils.py create_learning_rate_schedule"},
     {{"timescale", "float > 0", "10000",
       "Number of steps after the warm-up until the value has fallen to 0.71 of its start. After "
-      "three times as many steps it is a half."},
+      "three times as many steps it is half."},
      {"timescale_{steps,examples,epochs,percent}", "float", "none",
-      "The same as `timescale`, which it replaces, in a unit of your choice; `percent` is a "
-      "fraction of the run, from 0 to 1. Give one unit, with a positive number.",
+      "Replaces `timescale`, in a unit of your choice; `percent` is a fraction of the run, from 0 "
+      "to 1. Give one unit, with a positive number.",
       "10000"},
      {"shift", "float >= 0", "0",
-      "Number of steps by which the fall is moved ahead, as if so many had been done before the "
-      "run. The value then starts lower and falls more slowly."},
+      "Number of steps to shift the decay by, as if they were done before the run. The value then "
+      "starts lower and falls more slowly."},
      {"shift_{steps,examples,epochs,percent}", "float", "none",
-      "The same as `shift`, which it replaces, in a unit of your choice; `percent` is a fraction "
-      "of the run, from 0 to 1. Give one unit.",
+      "Replaces `shift`, in a unit of your choice; `percent` is a fraction of the run, from 0 to "
+      "1. Give one unit.",
       "1000"}});
 
 class Rsqrt : public Decay {

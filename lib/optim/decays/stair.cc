@@ -9,17 +9,17 @@ namespace bv {
 namespace {
 
 const KeyTable keys("schedule: stair",
-                    {"Jumps to another value at given steps and stays there until the next one. "
-                     "Without `steps` the value stays at `mult` for the whole run.",
+                    {"Piecewise constant: it changes to a new value at each given step. Without "
+                     "`steps` the value stays at `mult` for the whole run.",
                      "steps: [30000, 60000]\nmults: [0.1, 0.01]",
                      "utils.py create_learning_rate_schedule"},
                     {{"steps", "list of float", "[]",
-                      "Steps at which the value changes, in ascending order. They are counted in "
-                      "steps, whatever unit the length of the run has.",
+                      "Steps at which the value changes, in ascending order. They are in steps, "
+                      "whatever the unit of the run's length.",
                       "[30000, 60000, 80000]"},
                      {"mults", "list of float >= 0", "[]",
-                      "Factor of `mult` from each of the `steps` on, one for each of them. The "
-                      "factors do not multiply up: each applies to `mult` itself.",
+                      "Factor of `mult` from each of the `steps` on, one per step. The factors do "
+                      "not accumulate: each applies to `mult` itself.",
                       "[0.1, 0.01, 0.001]"}});
 
 class Stair : public Decay {

@@ -15,13 +15,13 @@ const KeyTable adam_keys(
 
 const KeyTable adamw_keys(
     "optax: adamw",
-    {"Adam with a weight decay of its own, as optax.adamw. The decay acts on every weight, also on "
-     "biases and norms, and shrinks with `lr`; `wd` decays only the weights that `wd_mults` "
-     "chooses.",
+    {"Adam with built-in weight decay, as optax.adamw. The decay applies to every weight, "
+     "including biases and norms, and scales with `lr`; `wd` decays only the weights that "
+     "`wd_mults` selects.",
      "weight_decay: 0.05", "optax.py make"},
     {{"weight_decay", "float >= 0", "1e-4",
-      "Weight decay of every weight. In each step a weight loses this share, multiplied by `lr` "
-      "and by the schedule; 0 switches it off. It acts besides the `wd` of the config."}},
+      "Weight decay of every weight. In each step a weight loses this fraction, multiplied by `lr` "
+      "and the schedule; 0 turns it off. It adds to the `wd` of the config."}},
     kAdamKeys, kOptaxFactorKeys);
 
 struct PlainAdam : Adam {

@@ -6,13 +6,13 @@ namespace bv {
 namespace {
 
 constexpr TableText kText = {
-    "SGD with momentum: the update is a running sum of gradients, stored in bfloat16 unless "
-    "`dtype` says otherwise. It suits convolutional networks such as BiT.",
+    "SGD with momentum: the update is a running sum of gradients, stored in bfloat16 by "
+    "default. It suits convolutional networks such as BiT.",
     "momentum: 0.9\nnesterov: true", "optax.py momentum_hp"};
 constexpr KeyText kMomentumKeys[] = {
     {"momentum", "float 0..<1", "0.9",
-     "Share of the running sum of gradients that stays in each step. With m, updates grow to about "
-     "1 / (1 - m) times the gradient. It must be below 1."}};
+     "Decay rate of the running sum of gradients. With m, updates grow to about 1 / (1 - m) times "
+     "the gradient. It must be below 1."}};
 const KeyTable short_name_keys("optax: momentum_hp", kText, {}, kMomentumKeys,
                                momentum_keys("dtype", "bfloat16"));
 const KeyTable full_name_keys("optax: big_vision.momentum_hp", kText, {}, kMomentumKeys,

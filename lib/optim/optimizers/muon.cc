@@ -3,13 +3,13 @@
 // update is a matrix with the singular vectors of M and singular values near 1. Adam trains the
 // other parameters.
 //
-// That matrix comes from the iteration of Newton and Schulz, which consists of matrix products:
+// The Newton-Schulz iteration, which consists of matrix products, computes that matrix:
 //   X = M / |M| with the Frobenius norm, then ns_steps times: A = X X^T, X = a X + (b A + c A^2) X
-// With Jordan's a, b and c small singular values grow fast. After 5 steps most are between 0.7 and
-// 1.2. The size of updates under match_rms_adamw is that of J. Liu et al., "Muon is scalable for
-// LLM training" (2025). torch.optim.Muon has the same two sizes under the same names.
+// With Jordan's a, b and c, small singular values grow fast. After 5 steps most are between 0.7 and
+// 1.2. The update scale of match_rms_adamw follows J. Liu et al., "Muon is scalable for LLM
+// training" (2025). torch.optim.Muon has the same two scales under the same names.
 //
-// A first pass turns the gradients of the kernels into directions. Then a fused pass updates the
+// A first pass turns the kernels' gradients into directions. Then one fused pass updates the
 // kernels, and another one the other parameters. If the state is sharded over ranks, the first pass
 // all-reduces the average gradient of each sharded kernel, and every rank computes the direction of
 // the whole kernel.
@@ -35,31 +35,28 @@ namespace {
 
 const KeyTable keys(
     "optax: muon",
-    {"Muon, which makes the update of each kernel about equally large in all directions: all its "
-     "singular values are near 1. Adam trains the other parameters and the kernels of `adam_for`. "
-     "It can need fewer steps than Adam or SGD. Each step needs some more matrix products, "
-     "which take a small share of the time with large batches. On a GPU they always use bfloat16. "
-     "The state takes as much memory as Adam's.",
+    {"Muon, which orthogonalises the update of each kernel: all its singular values are then near "
+     "1. Adam trains the other parameters and the kernels of `adam_for`. Muon can need fewer steps "
+     "than Adam or SGD. Each step needs some more matrix products, a small fraction of the time "
+     "with large batches. On a GPU they always use bfloat16. The state takes as much memory as "
+     "Adam's.",
      "momentum: 0.95\nns_steps: 5"},
     {{"adam_for", "list of string", "['(.*/)?(embedding|stem|head)/.*']",
       "Regular expressions of the names of kernels that Adam trains. By default these are the "
       "patch embedding (`stem` in Mixer) and the head. An expression must match the whole name. "
       "Adam also trains everything that is not a kernel: biases, norms, position embeddings."},
      {"momentum", "float 0..<1", "0.95",
-      "For kernels, the share of the average gradient that stays in each step. It must be below "
-      "1."},
-     {"nesterov", "bool", "true",
-      "For kernels, whether to look one step ahead with the average gradient (Nesterov's "
-      "momentum)."},
+      "For kernels, the decay rate of the average gradient. It must be below 1."},
+     {"nesterov", "bool", "true", "For kernels, whether to use Nesterov momentum."},
      {"ns_steps", "int 1..20", "5",
-      "Number of iterations that bring the singular values near 1. Each takes time. After 3 they "
-      "are less close to 1; configs/cifar10_resnet.yaml takes 3."},
+      "Number of Newton-Schulz iterations that bring the singular values near 1. Fewer are faster "
+      "but less exact; configs/cifar10_resnet.yaml uses 3."},
      {"adjust_lr", "'match_rms_adamw' | 'original'", "match_rms_adamw",
-      "How large updates are, before `lr`. With `match_rms_adamw` their root mean square is about "
-      "0.2, as with Adam, so that one `lr` suits Muon and Adam. With `original` the singular "
-      "values are about sqrt(max(1, outputs / inputs)), as in Jordan's code. A good `lr` for that "
-      "can be too large for what Adam trains; give it a lower rate with `lr_mults`, such as "
-      "[['head/.*', 0.15]]."},
+      "Scale of the updates, before `lr`. With `match_rms_adamw` their root mean square is about "
+      "0.2, as with Adam, so that one `lr` suits both. With `original` the singular values are "
+      "about sqrt(max(1, outputs / inputs)), as in Jordan's code. A good `lr` for that can be too "
+      "large for what Adam trains; give it a lower rate with `lr_mults`, such as [['head/.*', "
+      "0.15]]."},
      {"b1", "float 0..<1", "0.9",
       "For the other parameters, as in [scale_by_adam](#scale_by_adam). It must be below 1."},
      {"b2", "float 0..<1", "0.999",
@@ -105,7 +102,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   return a.is_cpu() ? float_product(a, b) : at::mm(a, b.t());
 }
 
-// The iteration of Newton and Schulz. `x` is (m, n) float32; the result has its shape. On a GPU the
+// The Newton-Schulz iteration. `x` is (m, n) float32; the result has its shape. On a GPU the
 // products are in bfloat16, as in Jordan's code.
 at::Tensor orthogonalised(at::Tensor x, int64_t steps) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315, kEps = 1e-7;
@@ -128,8 +125,7 @@ bool is_kernel(const FlatParams::Entry& entry) {
 
 class Muon : public Optimizer {
  public:
-  // The names of the state differ from Adam's, so that neither optimizer resumes from the other's
-  // state.
+  // The state names differ from Adam's, so that neither optimizer resumes from the other's state.
   explicit Muon(const Config& config)
       : Optimizer({{.name = "momentum"}, {.name = "nu"}}),
         names_given_(config.has("adam_for")),
@@ -170,7 +166,7 @@ class Muon : public Optimizer {
     if (kernels_.empty()) {
       throw Error(Exit::usage, "",
                   "optax_name: muon has nothing to do: no kernel is trained but those of "
-                  "optax.adam_for; take 'optax_name: scale_by_adam'");
+                  "optax.adam_for; use 'optax_name: scale_by_adam'");
     }
     if (names_given_ && group.rank() == 0) warn_about_unused_patterns(params);
     list_work();
@@ -182,7 +178,7 @@ class Muon : public Optimizer {
                     const StepScalars& scalars, const at::Tensor* ema) override {
     direct_all(scalars, params.data().is_cpu());
     StepScalars rest = scalars;
-    rest.clip_norm = 0;  // the first pass has clipped
+    rest.clip_norm = 0;  // the first pass has already clipped
     const at::Tensor sums =
         fused_update(FactorRule{1}, params, parts_of(ranges, /*muon=*/true), rest, ema);
     const auto b1 = static_cast<float>(b1_);
@@ -267,8 +263,8 @@ class Muon : public Optimizer {
     }
   }
 
-  // Updates the average gradient and overwrites the gradient with it. With `nesterov`, what it
-  // writes is the average one step ahead.
+  // Updates the average gradient and overwrites the gradient with it. With `nesterov`, it writes
+  // the average one step ahead.
   void average(const Kernel& k, const StepScalars& scalars) const {
     clip_to_norm(k.grad, scalars);
     k.momentum.lerp_(k.grad, 1 - momentum_);
@@ -278,8 +274,7 @@ class Muon : public Optimizer {
       k.grad.copy_(k.momentum);
   }
 
-  // Turns a layer's average gradient into its direction, in place. `memory` is that of the whole
-  // kernel.
+  // Turns a layer's average gradient into its direction, in place. `memory` is the whole kernel's.
   void direct(const Kernel& k, const at::Tensor& memory, int64_t layer) const {
     const double in = static_cast<double>(k.inputs), out = static_cast<double>(k.outputs);
     const double scale =

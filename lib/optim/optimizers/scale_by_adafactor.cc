@@ -1,14 +1,14 @@
 // scale_by_adafactor, big_vision.scale_by_adafactor: optax.py `scale_by_adafactor` of big_vision,
-// which is Adafactor (Shazeer and Stern 2018) without parameter scale and relative step, and with a
-// cap on the decay of the second moment.
+// which is Adafactor (Shazeer and Stern 2018) without parameter scaling and relative step sizes,
+// and with a cap on the second moment's decay.
 //
 // A parameter with two or more dimensions, the second largest of at least min_dim_size_to_factor,
-// keeps its second moments as two means: v_row (over the largest dimension) and v_col (over the
-// second largest). Other parameters keep them in full (v). A first pass turns gradients into
+// stores its second moments as two means: v_row (over the largest dimension) and v_col (over the
+// second largest). Other parameters store them in full (v). A first pass turns gradients into
 // directions, one parameter at a time; a second, fused pass applies the momentum.
 //
-// If gradients are sharded over ranks, the first pass puts each parameter's full gradient together,
-// one parameter at a time. The second moments are replicated on all ranks.
+// If gradients are sharded over ranks, the first pass gathers the full gradients, one parameter at
+// a time. The second moments are replicated on all ranks.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mean.h>
@@ -27,35 +27,33 @@ namespace {
 
 constexpr TableText kText = {
     "Adafactor, which behaves like Adam with less memory: it keeps the average squared gradients "
-    "of a matrix as one number a row and one a column. With its momentum in bfloat16 its state "
-    "takes about 2 bytes a weight, that of Adam 8. It suits large transformers.",
+    "of a matrix as one number per row and column. With momentum in bfloat16, its state takes "
+    "about 2 bytes per weight, Adam's 8. It suits large transformers.",
     "beta2_cap: 0.95", "optax.py scale_by_adafactor"};
 constexpr KeyText kKeys[] = {
     {"min_dim_size_to_factor", "int", "32",
-     "An array of weights keeps one number a row and one a column if both of its largest "
-     "dimensions have at least this size. Other arrays, such as biases, keep a number for each "
-     "weight, as in Adam."},
+     "An array of weights keeps one number per row and column if its two largest dimensions have "
+     "at least this size. Other arrays, such as biases, keep a number per weight, as in Adam."},
     {"decay_rate", "float > 0", "0.8",
-     "How fast the memory of squared gradients grows: in step t their average keeps a share of 1 - "
+     "How fast the decay rate of the average squared gradient rises: in step t it is 1 - "
      "t^-decay_rate, but at most `beta2_cap`."},
     {"beta2_cap", "float 0<..<1", "0.999",
-     "Largest share of the average squared gradient that stays in a step, like `b2` of Adam. It "
-     "must lie between 0 and 1 and be neither of them. A value of 0.95 makes long runs of large "
-     "transformers more stable."},
+     "Maximum decay rate of the average squared gradient, like `b2` of Adam. It must be above 0 "
+     "and below 1. A value of 0.95 makes long runs of large transformers more stable."},
     {"decay_offset", "int", "0",
-     "Number of steps after which the memory of `decay_rate` begins to grow; until then it is as "
-     "short as in the first step. A run that continues another with `resume` can give the steps "
-     "of that one, to begin with a short memory again."},
+     "Number of steps after which the rise by `decay_rate` begins; until then the decay rate is "
+     "that of the first step. A run that continues another with `resume` can give that run's steps "
+     "to start the rise again."},
     {"clipping_threshold", "float > 0", "none",
-     "Largest root mean square of the update of one array of weights, before `lr`: a larger update "
-     "is scaled down to it. Without the key there is no limit; 1 is usual where there is one.",
+     "Maximum root mean square of the update of one array of weights, before `lr`: a larger update "
+     "is scaled down to it. By default there is no limit; 1 is a usual value.",
      "1.0"},
     {"momentum", "float 0..<1", "0.9",
-     "Share of the average update that stays in each step. It must be below 1. With 0 or null "
-     "there is no average, which saves its memory; leaving the key out means 0.9."},
+     "Decay rate of the average update. It must be below 1. With 0 or null there is no average, "
+     "which saves its memory; the default is 0.9."},
     {"dtype_momentum", "'float32' | 'bfloat16'", "bfloat16",
-     "Number format in which the average update is stored. With `float32` it takes twice the "
-     "memory, 2 bytes a weight more, and is more precise."},
+     "Data type of the stored average update. `float32` doubles its memory, by 2 bytes per weight, "
+     "and is more precise."},
     {"eps", "float >= 0", "1e-30",
      "Added to squared gradients, so that a gradient of zero does not divide by zero."}};
 const KeyTable short_name_keys("optax: scale_by_adafactor", kText, {}, kKeys);
@@ -71,7 +69,7 @@ std::pair<int64_t, int64_t> largest_axes(at::IntArrayRef shape) {
   return {axes[axes.size() - 1], axes[axes.size() - 2]};
 }
 
-// The decay of the second moments, in the memory of their device.
+// The decay of the second moments, in device memory.
 struct MomentDecay {
   at::Tensor old, fresh;  // (), float32: the decay, and 1 - decay
 
@@ -85,12 +83,12 @@ struct MomentDecay {
   }
 };
 
-// The second moments of one parameter, and where its gradient is.
+// The second moments of one parameter, and its gradient.
 struct Moments {
   std::string name;
   at::Tensor grad;  // view of the full gradient; undefined if it is sharded
   std::vector<int64_t> shape, strides;
-  int64_t first = 0, count = 0;  // elements that this rank has of a sharded gradient
+  int64_t first = 0, count = 0;  // this rank's elements of a sharded gradient
   at::Tensor shard;              // (count)
   bool factored = false;
   int64_t d0 = 0, d1 = 0;  // axes of the largest and the second largest dimension
@@ -120,7 +118,7 @@ struct Moments {
   }
 };
 
-// An explicit null switches the momentum off, as None does in big_vision.
+// An explicit null disables momentum, like None in big_vision.
 double read_momentum(const Config& config) {
   const std::vector<std::string> keys = config.keys();
   const bool given = std::find(keys.begin(), keys.end(), "momentum") != keys.end();

@@ -14,15 +14,14 @@ const KeyTable sgd_keys(
      "update is the gradient.",
      "momentum: 0.9\nnesterov: true", "optax.py make"},
     {{"momentum", "float 0..<1", "none",
-      "Share of the running sum of gradients that stays in each step; 0.9 is common. With m, "
-      "updates grow to about 1 / (1 - m) times the gradient. It must be below 1; without it there "
-      "is no running sum, and `nesterov` and `accumulator_dtype` have no effect.",
+      "Decay rate of the running sum of gradients; 0.9 is common. With m, updates grow to about 1 "
+      "/ (1 - m) times the gradient. It must be below 1; without it there is no running sum, and "
+      "`nesterov` and `accumulator_dtype` have no effect.",
       "0.9"}},
     momentum_keys("accumulator_dtype", "float32"), kOptaxFactorKeys);
 
 constexpr TableText kPlainText = {
-    "Plain gradient descent: the update is the gradient. It is also the choice for runs that train "
-    "nothing and only evaluate.",
+    "Plain gradient descent: the update is the gradient. Also use it for runs that only evaluate.",
     "", "optax.py make"};
 const KeyTable identity_keys("optax: identity", kPlainText, {});
 const KeyTable plain_sgd_keys("optax: big_vision.sgd", kPlainText, {});
@@ -32,8 +31,8 @@ const KeyTable scale_keys(
     {"Gradient descent whose update is the gradient times a fixed number, as optax.scale.",
      "step_size: 0.5", "optax.py make"},
     {{"step_size", "float", "required",
-      "Number that gradients are multiplied by, besides `lr`. A negative one makes the loss go up; "
-      "a warning says so.",
+      "Factor of the gradients, besides `lr`. A negative one makes the loss go up and causes a "
+      "warning.",
       "0.5"}});
 
 struct Sgd : Momentum {

@@ -8,8 +8,8 @@ const KeyTable keys("optax: trace",
                     {"SGD with momentum, as optax.trace: the update is a running sum of gradients.",
                      "decay: 0.9", "optax.py make"},
                     {{"decay", "float 0..<1", "required",
-                      "Share of the running sum of gradients that stays in each step. With d, "
-                      "updates grow to about 1 / (1 - d) times the gradient. It must be below 1.",
+                      "Decay rate of the running sum of gradients. With d, updates grow to about 1 "
+                      "/ (1 - d) times the gradient. It must be below 1.",
                       "0.9"}},
                     momentum_keys("accumulator_dtype", "float32"));
 

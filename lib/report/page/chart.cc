@@ -18,7 +18,7 @@ constexpr double kMargin = 12, kRight = 20, kBottom = 42;  // around the plot
 constexpr double kPlotHeight = 156;
 constexpr double kTitleSize = 14, kLegendSize = 12, kLegendRow = 17;
 constexpr double kSwatch = 14, kLegendGap = 12;  // the coloured bar before a name; between names
-constexpr double kBold = 1.12;                   // how much wider bold text is
+constexpr double kBold = 1.12;                   // relative width of bold text
 constexpr double kFileScale = 1.6;               // of a chart in a separate file
 constexpr size_t kMostMarked = 60;               // a line with more points is drawn without dots
 
@@ -97,7 +97,7 @@ std::string best_mark(const Line& line, const ChartAxis& x, const ChartAxis& y) 
       short_number(line.best->y), short_number(line.best->x));
 }
 
-// The names of the lines, in as many rows as they need.
+// The line names, in as many rows as necessary.
 struct Legend {
   std::string svg;
   double bottom = 0;  // the base line of the last row

@@ -13,11 +13,11 @@ namespace {
 
 using Scale = ChartAxis::Scale;
 
-constexpr double kLogRatio = 30;    // greatest / least value from which a logarithmic axis is used
-constexpr double kLargest = 1e300;  // larger values are not drawn: ranges would overflow
-constexpr double kSmallest = 1e-100;  // least value on a logarithmic axis
-// Values that differ by less than this share of their size are drawn as equal: single-precision
-// numbers carry that much rounding.
+constexpr double kLogRatio = 30;      // maximum / minimum from which a logarithmic axis is used
+constexpr double kLargest = 1e300;    // larger values are not drawn: ranges would overflow
+constexpr double kSmallest = 1e-100;  // minimum value on a logarithmic axis
+// Values with a smaller relative difference are drawn as equal: single-precision numbers have that
+// much rounding error.
 constexpr double kRounding = 1e-6;
 constexpr double kMostDecades = 2.8;  // of an axis with ticks at 1, 2 and 5 times powers of ten
 constexpr double kZeroRoom = 18;      // px between the smallest error and an error of 0
@@ -70,8 +70,8 @@ void add_log_ticks(ChartAxis& axis) {
   }
 }
 
-// 1, 2 and 5 times powers of ten: the largest that is at most `value`, and the smallest that is at
-// least `value`.
+// Of the numbers 1, 2 and 5 times powers of ten: the largest that is at most `value`, and the
+// smallest that is at least `value`.
 double round_below(double value) {
   const double power = std::pow(10, std::floor(std::log10(value) + 1e-9));
   for (const double factor : {5.0, 2.0}) {
@@ -158,7 +158,7 @@ ChartAxis chart_x_axis(const Chart& chart, double from, double to) {
     const std::vector<double> ticks = nice_ticks(axis.low, axis.high, count);
     const double spacing = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
     for (const double tick : ticks) {
-      // Steps and epochs are whole numbers.
+      // Steps and epochs are integers.
       if (tick < axis.low || tick > axis.high || tick != std::floor(tick)) continue;
       axis.ticks.push_back({axis.place(tick), tick_label(tick, spacing)});
       widest = std::max(widest, text_width(axis.ticks.back().label, kChartTickSize));

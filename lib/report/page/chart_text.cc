@@ -7,7 +7,7 @@ namespace {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Returns the width of the character that begins with this byte, relative to the size of the font.
+// Returns the width of the character that begins with this byte, relative to the font size.
 double width_of(unsigned char byte) {
   if (byte >= 0x80) return 1.05;
   const auto is_one_of = [&](std::string_view set) {

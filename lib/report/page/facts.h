@@ -1,4 +1,4 @@
-// What the report says about a run besides its measurements.
+// What the report contains about a run besides its measurements.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

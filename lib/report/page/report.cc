@@ -17,7 +17,7 @@
 namespace bv {
 namespace {
 
-// Bytes. Together with the other parts, which have bounds of their own, a page stays below 2 MB.
+// Bytes. Together with the other parts, which have their own bounds, a page stays below 2 MB.
 constexpr size_t kRoomForCharts = 500'000, kRoomForDetails = 700'000, kRoomForConfig = 60'000;
 constexpr size_t kLeastForDetails = 40'000;  // an evaluator gets at least this, or no section
 constexpr size_t kLongestTitle = 300;

@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t kMostPoints = 500;  // in a line; more would be less than a px apart
+constexpr size_t kMostPoints = 500;  // in a line; more would be less than 1 px apart
 constexpr size_t kMostLines = 12;    // in a chart
 constexpr size_t kFewPoints = 60;    // a line with at most this many points is not smoothed
 constexpr size_t kSmoothParts = 40;  // number of points divided by the smoothing window
@@ -49,7 +49,7 @@ std::vector<Point> points_of(const History& history, std::string_view name) {
   return points;
 }
 
-// Makes `best` one of the points, which thinning may have dropped.
+// Makes `best` one of the points: thinning may have dropped it.
 void keep_point(std::vector<Point>& points, const Point& best) {
   const auto place = std::lower_bound(points.begin(), points.end(), best.x,
                                       [](const Point& point, double x) { return point.x < x; });
@@ -193,7 +193,7 @@ std::vector<Chart> training_charts(const History& history) {
   };
   add("Gradient norm", "l2_grads", 3, true);
   add("Images per second per device", "img/sec/core", 5, false);
-  add("Share of time waiting for data", "data_wait", 6, false);
+  add("Fraction of time waiting for data", "data_wait", 6, false);
   return charts;
 }
 

@@ -17,7 +17,7 @@ namespace bv {
 namespace {
 
 constexpr size_t kMostRows = 100;     // of the table
-constexpr size_t kMostDots = 1600;    // of all charts of residuals
+constexpr size_t kMostDots = 1600;    // of all residual charts
 constexpr size_t kMostOfChart = 400;  // dots
 constexpr size_t kMostCharts = 12;    // of residuals
 constexpr size_t kLongestCurve = 24;  // bytes of a class name in a legend
@@ -60,7 +60,7 @@ Line dots(const EvalDetails::Points& points, size_t most) {
 Chart residual_chart(const EvalDetails::Residuals& residuals, size_t most) {
   Chart chart;
   chart.title = "Error" + (residuals.target.empty() ? "" : " of " + residuals.target);
-  chart.x_label = "right value";
+  chart.x_label = "true value";
   const auto [first, last] = std::minmax_element(residuals.points.begin(), residuals.points.end());
   chart.x_least = first->first;
   chart.lines.push_back(dots(residuals.points, most));
@@ -75,7 +75,7 @@ std::string render_class_table(const EvalDetails& details) {
   const ClassLabels names(details);
   std::vector<int64_t> order(details.classes.size());
   std::iota(order.begin(), order.end(), int64_t{0});
-  std::string out = "<h3>Figures per class</h3>\n";
+  std::string out = "<h3>Metrics per class</h3>\n";
   if (order.size() > kMostRows) {
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
       return details.classes[a].f1 < details.classes[b].f1;
@@ -120,7 +120,7 @@ std::string render_residuals(const EvalDetails& details) {
     ++drawn;
   }
   if (out.empty()) return "";
-  return "<h3>Errors</h3>\n<p class=\"hint\">Prediction minus right value, in the units of the "
+  return "<h3>Errors</h3>\n<p class=\"hint\">Prediction minus true value, in the units of the "
          "labels.</p>\n<div class=\"charts\">\n" +
          out + "</div>\n";
 }

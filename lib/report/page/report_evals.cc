@@ -54,8 +54,8 @@ std::string matrix_table(const Matrix& matrix, const ClassLabels& names) {
         out += "<td></td>";
         continue;
       }
-      // The square root keeps single mistakes visible next to hundreds of correct ones. Colours
-      // stay pale, so that the number can be read on all of them.
+      // The square root keeps single mistakes visible next to hundreds of correct examples. Colours
+      // stay pale, so that the number is readable on all of them.
       const double strength = 0.06 + 0.56 * std::sqrt(share(n, total));
       out += fmt::format(
           "<td class=\"{}\" style=\"--a:{:.2f}\" title=\"truth {}, predicted {}: {} of "
@@ -126,7 +126,7 @@ std::string accuracy_bars(const Matrix& matrix, const ClassLabels& names) {
   return out + "</div>\n";
 }
 
-// Returns the bin that holds the examples of all these bins.
+// Returns one bin with the examples of all these bins.
 EvalDetails::Bin joined(std::span<const EvalDetails::Bin> bins) {
   EvalDetails::Bin all;
   for (const EvalDetails::Bin& bin : bins) {
@@ -141,8 +141,8 @@ EvalDetails::Bin joined(std::span<const EvalDetails::Bin> bins) {
   return all;
 }
 
-// For each interval of confidence: a bar for its share of the examples, and their accuracy.
-// Neighbours are joined if there are many.
+// For each confidence interval: a bar for its share of the examples, and their accuracy. Adjacent
+// intervals are joined if there are many.
 std::string calibration_bars(std::span<const EvalDetails::Bin> bins) {
   const double all = joined(bins).examples;
   if (!(all > 0)) return "";

@@ -16,9 +16,8 @@ std::string render_images(const LoggedImages& logged) {
   if (uri.empty()) return "";
   return fmt::format(
       "<section><h2>Training images</h2>\n<p class=\"hint\">The first images of the batch of step "
-      "{}, as the model gets them. Black and white are the least and the greatest value of all."
-      "</p>\n<img class=\"sharp\" src=\"{}\" width=\"{}\" height=\"{}\" alt=\"training images\">"
-      "</section>\n",
+      "{}, as the model gets them. Black and white are the minimum and maximum of all.</p>\n<img "
+      "class=\"sharp\" src=\"{}\" width=\"{}\" height=\"{}\" alt=\"training images\"></section>\n",
       logged.step, uri, all.width, all.height);
 }
 

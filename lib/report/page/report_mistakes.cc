@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostMistakes = 48;
 constexpr size_t kLongestName = 200;  // bytes
-constexpr size_t kMarkup = 250;       // bytes of a figure and its picture besides their content
+constexpr size_t kMarkup = 250;       // bytes of a figure and its picture, without their content
 constexpr double kLeastPicture = 24 * 24;  // pixels; a smaller picture shows nothing
 constexpr int64_t kEnlarged = 48;          // px; the pixels of smaller pictures stay sharp
 
@@ -26,8 +26,7 @@ bool fits_together(const Wrong& wrong) {
          wrong.pixels.size() == static_cast<size_t>(wrong.height * wrong.width * wrong.channels);
 }
 
-// Returns the picture with each side divided by `factor`. Each pixel is the mean of those that it
-// replaces.
+// Returns the picture, downscaled by `factor`. Each pixel is the mean of those that it replaces.
 Wrong shrunk(const Wrong& from, int64_t factor) {
   Wrong to;
   to.height = (from.height + factor - 1) / factor;
@@ -57,7 +56,7 @@ Wrong shrunk(const Wrong& from, int64_t factor) {
 // example has none.
 std::string picture(const Wrong& wrong, double most_bytes) {
   if (!fits_together(wrong)) return "";
-  // PNG does not make a noisy picture smaller, and base64 makes it larger by a third.
+  // PNG does not compress a noisy picture, and base64 makes it larger by a third.
   const double bytes = static_cast<double>(wrong.pixels.size()) * 4 / 3;
   const auto factor = std::max<int64_t>(1, std::llround(std::ceil(std::sqrt(bytes / most_bytes))));
   const Wrong small = factor > 1 ? shrunk(wrong, factor) : wrong;

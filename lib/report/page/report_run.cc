@@ -33,8 +33,8 @@ std::string card(const std::string& label, const std::string& value, const std::
       escape_html(clipped_bytes(label, kLongestName)), escape_html(value), escape_html(note));
 }
 
-// Returns the sum of the last `uptime` of each process of the run. The metric starts again at 0
-// with every process.
+// Returns the sum of the last `uptime` of each process of the run. The metric restarts at 0 in
+// every process.
 double wall_seconds(const Points& uptime) {
   double before = 0, last = 0;
   for (const auto& [step, seconds] : uptime) {
@@ -76,7 +76,7 @@ std::string metric_row(const History& history, const std::string& name) {
       human_count(step));
 }
 
-// Returns the mean share of the time that training waited for data, and the last one.
+// Returns the mean and the last fraction of time that training waited for data.
 std::string data_wait(const Points& points) {
   double sum = 0;
   for (const auto& [step, share] : points) sum += share;

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-constexpr int64_t kTold = 1000;  // steps between two lines of the log
+constexpr int64_t kTold = 1000;  // steps between two log lines
 
 // Returns the run's config with `nan: skip`, so that a bad step changes nothing and is reported.
 Config config_of(const Restored& checkpoint, std::vector<Override> overrides) {
@@ -58,13 +58,13 @@ class Rerun {
   int64_t total_steps() const { return recipe_.length.total_steps; }
   int64_t step() const { return step_; }
 
-  // Computes the next step. Returns what is wrong with it, if anything is.
+  // Computes the next step. Returns what is wrong with it, if anything.
   std::optional<BadStep> advance() {
     Example batch = copy_of(loader_->next());
     ++step_;
-    recipe_.step->run(step_, copy_of(batch), /*measure=*/false);  // it may write into its batch
+    recipe_.step->run(step_, copy_of(batch), /*measure=*/false);  // it may overwrite its batch
     if (recipe_.step->skipped().empty()) return std::nullopt;
-    // Repeated in float32 after the weights were copied: batch norm changes its buffers.
+    // Repeated in float32 after the weights are copied: batch norm changes its buffers.
     BadStep bad = bad_step(recipe_, step_, recipe_.step->skipped(), std::move(batch), shift_);
     bad.norms = parameter_norms(*recipe_.model);
     weights_ = weights_before(*recipe_.model, step_, meta_);

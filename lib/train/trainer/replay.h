@@ -1,6 +1,6 @@
 // `bvtrain replay --workdir D`: trains again from the last checkpoint of a run, without changing
-// the run, until a step whose loss or gradients are not finite, and says where the bad values come
-// from.
+// the run, until a step whose loss or gradients are not finite, and reports where the bad values
+// come from.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What `nan: rollback` has left out of the stream of training examples. run.json lists it, and a
-// checkpoint says how many entries of the list it knows.
+// checkpoint records how many entries of the list apply to it.
 #pragma once
 
 #include <cstdint>

@@ -64,12 +64,12 @@ Exit Trainer::run() {
     log::info("precision bf16 saves no time here: {}", recipe_.precision_choice.reason);
   if (!recipe_.graph_refusal.empty())
     log::info("Steps run without a CUDA graph: {}", recipe_.graph_refusal);
-  if (recipe_.image_normalization) log::info("Images travel to the step as bytes");
+  if (recipe_.image_normalization) log::info("Images are passed to the step as bytes");
   {
     const Group::Phase phase(group_, "start");
     if (is_rank0()) restore();
     broadcast_start();
-    start_compute_threads(recipe_.compute_threads);  // as many as the checkpoint asks for
+    start_compute_threads(recipe_.compute_threads);  // as many as the checkpoint requires
   }
   const SpinThrottle throttle(recipe_.compute_threads);
   begun_ = true;
@@ -82,7 +82,7 @@ Exit Trainer::run() {
     keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
   }
-  if (first_step_ < total_steps_) require_room();  // start() has deleted what killed saves left
+  if (first_step_ < total_steps_) require_room();  // start() has deleted remains of killed saves
   open_metrics();
   open_skipped();
   open_selection();
@@ -167,16 +167,16 @@ void Trainer::initial_row() {
   metrics_->end_row();
 }
 
-// A checkpoint is saved before the evaluators of its step run. If the run died between the two, the
-// file has no row for that step. The checkpoint holds what the row had measured and names the
-// evaluators that were still to run, so they run now.
+// A checkpoint is saved before the evaluators of its step run. If the run died in between, the file
+// has no row for that step. The checkpoint contains the row's values so far and the names of the
+// evaluators that had not run yet, so they run now.
 void Trainer::finish_interrupted_row() {
   const int64_t had = is_rank0() && metrics_->had_row(first_step_);
   if (group_.all_max(std::array{had}, "last row").at(0)) return;
   metrics_->begin_row(first_step_);
   for (const auto& [name, value] : interrupted_row_) metrics_->measure(name, value);
   for (EvalJob& job : recipe_.evals) {
-    // Older checkpoints do not name them. log_steps then shows what was due; log_seconds cannot.
+    // Older checkpoints do not name them. Then log_steps shows what was due; log_seconds cannot.
     const bool due = interrupted_evals_ ? interrupted_evals_->contains(job.name)
                                         : job.due && (*job.due)(first_step_, agreed_now());
     if (due) due_evals_.insert(job.name);
@@ -232,8 +232,8 @@ Exit Trainer::loop() {
   return Exit::ok;
 }
 
-// This rank's part of what the ranks sum in every step: rank 0's clock, how many ranks have
-// received each signal, and how many examples have failed for the first time.
+// This rank's part of the control word that the ranks sum in every step: rank 0's clock, how many
+// ranks have received each signal, and how many examples have failed for the first time.
 ControlWord Trainer::control_word() const {
   const Exit stop = stop_requested();
   const auto failures = static_cast<double>(failed_now_.size());
@@ -290,7 +290,7 @@ void Trainer::update(int64_t step, const Plan& plan) {
   chrono_muted_ = false;
 }
 
-// Measures before the step's checkpoint is saved, so that the checkpoint can hold the row.
+// Measures before the step's checkpoint is saved, so that the checkpoint can contain the row.
 void Trainer::measure(int64_t step, const Plan& plan) {
   if (plan.log) {
     for (const auto& [name, value] : recipe_.step->measurements(step))
@@ -315,7 +315,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
     tick_silently(step);
 }
 
-// Brings the accumulated times up to date without adding anything to the row.
+// Updates the accumulated times without adding anything to the row.
 void Trainer::tick_silently(int64_t step) {
   chrono_muted_ = true;
   chrono_.tick(step);

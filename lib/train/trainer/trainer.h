@@ -62,7 +62,7 @@ class Trainer {
   Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group& group);
   ~Trainer();
 
-  // Reads `resume` or `model_init`, unless the workdir has a checkpoint of its own. Rank 0 may call
+  // Reads `resume` or `model_init`, unless the workdir has its own checkpoint. Rank 0 may call
   // this before it claims the workdir, so that a file that does not fit leaves no trace there;
   // otherwise run() calls it. A second call does nothing.
   void load_start();
@@ -76,7 +76,7 @@ class Trainer {
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
   // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
   Exit run();
-  // Writes the rows that are still in memory to their files, in a thread of its own, and waits at
+  // Writes the rows that are still in memory to their files, in a separate thread, and waits at
   // most two seconds for it. Call it only right before _exit(), because the thread uses this object
   // and may still run afterwards.
   void flush_rows();

@@ -1,5 +1,5 @@
-// What a run has left out because it cannot be read, and the end of the run: after the last step,
-// after a signal, or because of an error.
+// The skipped examples of a run, and its end: after the last step, after a signal, or because of an
+// error.
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -60,8 +60,8 @@ void Trainer::count_skipped_step(int64_t step) {
     log::warn("[{}] the step is skipped: {} ({} of at most {})", step, why, skipped_steps_, limit);
 }
 
-// Lists training examples that the ranks have left out. Several ranks may meet the same broken
-// example, and each loader checks only what its own rank has met.
+// Lists training examples that the ranks have skipped. Several ranks may encounter the same broken
+// example, and each loader checks only those of its own rank.
 void Trainer::list_skipped(int64_t step, const std::vector<FailedExample>& failed) {
   const std::string& data = recipe_.loader.section;
   const int64_t budget = recipe_.loader.error_budget;
@@ -129,7 +129,7 @@ Exit Trainer::stop(int64_t step, Exit code) {
       chrono_.settle(step);
       save(step, Save::always);
     }
-    skipped_.sync();  // evaluators of this step may have left out more
+    skipped_.sync();  // evaluators of this step may have skipped more
     if (checkpointer_) checkpointer_->wait();
     done_step_ = step;
   }
@@ -175,7 +175,7 @@ void Trainer::finish() {
   }
 }
 
-// Has the report written with the date of the end.
+// Requests the report with the date of the end.
 void Trainer::report_end(const std::string& how) {
   metrics_->note("Ended", utc_text(std::time(nullptr)) + ", " + how);
   metrics_->write_report();
@@ -184,8 +184,8 @@ void Trainer::report_end(const std::string& how) {
 void Trainer::record_failure(Exit code, const std::string& line) noexcept {
   try {
     if (!begun_ || !workdir_ || !is_rank0()) return;
-    // Lets a checkpoint in progress be committed. With several ranks, the other ranks could delay
-    // this for a long time.
+    // Waits until a checkpoint in progress is committed. With several ranks, the other ranks could
+    // delay this for a long time.
     if (checkpointer_ && group_.size() == 1) checkpointer_->wait();
   } catch (const std::exception& error) {
     log::warn("{}", error.what());
@@ -197,7 +197,7 @@ void Trainer::record_failure(Exit code, const std::string& line) noexcept {
   }
 }
 
-// Shows the last lines of a run and writes result.json.
+// Prints the last lines of a run and writes result.json.
 void Trainer::say_end(const RunResult& result) const {
   for (const std::string& line : closing_lines(result)) log::info("{}", line);
   if (workdir_) write_file_atomically(workdir_->result(), result_json(result));

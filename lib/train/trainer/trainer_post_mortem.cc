@@ -1,5 +1,5 @@
-// What a run keeps from a step whose loss or gradients are not finite: the folder
-// post-mortem/step-<n>/ of the workdir, from which `bvtrain replay` repeats the step.
+// The folder post-mortem/step-<n>/ of the workdir, in which a run saves a step whose loss or
+// gradients are not finite. `bvtrain replay` repeats the step from it.
 #include <filesystem>
 
 #include "lib/ckpt/checkpoint_writer.h"
@@ -28,9 +28,8 @@ int64_t bytes_of(const NamedTensors& tensors) {
 
 }  // namespace
 
-// Returns the batch of a step as all loaders together made it. The batch is a pure function of the
-// step, so this process computes it again: a step may overwrite its batch, and has only its rank's
-// part.
+// Returns the global batch of a step. The batch is a pure function of the step, so this process
+// recomputes it: a step may overwrite its batch, and has only its rank's part.
 Example Trainer::batch_of_all_ranks(int64_t step) const {
   LoaderOptions options = recipe_.loader;
   options.rank = 0;
@@ -58,7 +57,7 @@ void Trainer::keep_bad_step(int64_t step, const std::string& why, bool before) {
   if (is_rank0()) {
     try {
       write_post_mortem(step, why, before);
-    } catch (const std::exception& error) {  // a run that may go on does not end because of it
+    } catch (const std::exception& error) {  // a run that can continue does not end because of it
       log::warn("[{}] {} could not be written: {}", step, workdir_->post_mortem(step),
                 error.what());
     }
@@ -66,13 +65,12 @@ void Trainer::keep_bad_step(int64_t step, const std::string& why, bool before) {
   group_.all_max(std::array{int64_t{0}}, "bad step");
 }
 
-// `before`: the weights are still those before the step.
+// `before`: the weights are still those from before the step.
 void Trainer::write_post_mortem(int64_t step, const std::string& why, bool before) {
   const std::string folder = workdir_->post_mortem(step);
   const std::string all = std::filesystem::path(folder).parent_path();
   if (!file_exists(folder) && folders_in(all) >= kMostFolders) {
-    log::info("[{}] nothing is kept of the bad step: {} has {} folders already", step, all,
-              kMostFolders);
+    log::info("[{}] the bad step is not saved: {} has {} folders already", step, all, kMostFolders);
     return;
   }
   BadStep bad = bad_step(recipe_, step, why, batch_of_all_ranks(step),
@@ -84,7 +82,7 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
     weights = weights_before(*recipe_.model, step, checkpoint_meta(step - 1));
     bytes += bytes_of(weights->tensors);
   }
-  // The next checkpoint needs room, too.
+  // The next checkpoint also needs room.
   bv::require_room(workdir_->dir(), bytes + recipe_.step->state_bytes());
   write_bad_step(folder, bad, weights ? &*weights : nullptr);
   log::info(

@@ -1,8 +1,8 @@
-// `nan: rollback`: after a step with a loss or gradients that are not finite, the run returns to
-// its last checkpoint and leaves out some training examples.
+// `nan: rollback`: after a step with a non-finite loss or gradients, the run returns to its last
+// checkpoint and skips some training examples.
 //
-// run.json keeps a list of what was left out where. A checkpoint says how many entries of that list
-// it knows, so a killed run that continues from the checkpoint leaves out the same examples again.
+// run.json lists what was skipped where. A checkpoint records how many of these entries apply to
+// it, so a killed run that continues from the checkpoint skips the same examples again.
 #include "lib/report/log.h"
 #include "lib/train/trainer/rollback.h"
 #include "lib/train/trainer/trainer.h"
@@ -21,7 +21,7 @@ int64_t examples_left_out(const nlohmann::json& rollbacks, const Restored& from)
   return examples;
 }
 
-// Rank 0's part of roll_back(): returns the entry for run.json, or {"fault": why there is none}.
+// The part of roll_back() on rank 0: returns the entry for run.json, or {"fault": why not}.
 nlohmann::json Trainer::choose_rollback(int64_t step) const {
   const std::string& why = recipe_.step->skipped();
   const auto before = static_cast<int64_t>(earlier_.rollbacks.size());
@@ -37,8 +37,7 @@ nlohmann::json Trainer::choose_rollback(int64_t step) const {
   const int64_t examples = recipe_.rollback_examples > 0 ? recipe_.rollback_examples
                                                          : (step - *to) * recipe_.length.batch_size;
   log::warn(
-      "[{}] {}; the run returns to step {} and leaves out {} training examples ({} of at most "
-      "{} times)",
+      "[{}] {}; the run returns to step {} and skips {} training examples ({} of at most {} times)",
       step, why, *to, human_count(examples), before + 1, limit);
   return {{"step", step}, {"to", *to}, {"examples", examples}, {"reason", why}};
 }

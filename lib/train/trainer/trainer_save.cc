@@ -1,4 +1,4 @@
-// The checkpoints of a run: what they hold, and when they cannot be written.
+// The checkpoints of a run: what they contain, and when they cannot be written.
 #include <cmath>
 #include <random>
 
@@ -24,7 +24,7 @@ void Trainer::open_checkpointer() {
 }
 
 // Throws Error(Exit::storage) unless there is room for one checkpoint: a run that cannot save must
-// not begin.
+// not start.
 void Trainer::require_room() {
   if (!workdir_) return;
   const std::string own = fmt::format("{}", writes_checkpoints() ? recipe_.step->state_bytes() : 0);
@@ -47,7 +47,7 @@ void Trainer::check_finite(int64_t step) const {
                   std::max<int64_t>(step - interval, 0), step, where.empty() ? "" : ", ", where));
 }
 
-// Returns what a checkpoint of this step holds besides tensors.
+// Returns what a checkpoint of this step contains besides tensors.
 nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
   nlohmann::json row = nlohmann::json::array();
   for (const auto& [name, value] : metrics_->row()) {
@@ -63,7 +63,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       {"commit", options_.commit},
       {"config", recipe_.config.json()},
       {"compute_threads", recipe_.compute_threads},
-      // What `auto` meant: predict computes in the same precision on other machines.
+      // The resolved `auto`: predict computes in the same precision on other machines.
       {"precision", recipe_.precision_choice.name()},
       {"ranks", group_.size()},
       {"device", device_name(recipe_.device)},
@@ -90,7 +90,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
 }
 
 void Trainer::save(int64_t step, Save kind) {
-  // All ranks must look for bad values at the same steps, also those that save nothing.
+  // All ranks must check for bad values at the same steps, even those that save nothing.
   if (group_.size() > 1) check_finite(step);
   if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leave_out(step)) return;
   if (group_.size() == 1) check_finite(step);  // a state with NaN or infinity is never committed

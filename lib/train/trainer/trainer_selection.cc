@@ -1,9 +1,9 @@
-// After the evaluators of a step: whether it is the best one so far, and whether the run has
+// Decides after the evaluators of a step whether it is the best one so far, and whether the run has
 // stopped improving (the keys `best` and `early_stop`).
 //
-// The best value so far follows from the rows of metrics.jsonl alone, which a restart reads again.
-// So it is the same with and without restarts, and after a kill at any point. Rank 0 decides for
-// all: only it has the rows of earlier starts.
+// The best value so far depends only on the rows of metrics.jsonl, which a restart reads again. So
+// it is the same with and without restarts, and after a kill at any point. Rank 0 decides for all
+// ranks: only it has the rows of earlier starts.
 #include <algorithm>
 
 #include "lib/ckpt/read_checkpoint.h"
@@ -71,8 +71,8 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   const auto& rows = best.best();
   if (found && (!rows || is_better(found->value, rows->value, watched.higher_is_better))) {
     log::warn(
-        "{} is of step {} with {} {:g}, of which metrics.jsonl has no row; it stays until a "
-        "later step is better",
+        "{} is of step {} with {} {:g}, which has no row in metrics.jsonl; it stays until a later "
+        "step is better",
         folder, found->step, watched.metric, found->value);
     best.restore({found->step, found->value});
     return;
@@ -83,14 +83,14 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
     checkpointer_->mark_best(series.name,
                              {watched.metric, watched.higher_is_better, rows->step, rows->value});
   } catch (const Error& error) {
-    log::warn("no whole checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
+    log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
               rows->step, watched.metric, rows->value, folder,
               found ? fmt::format("stays that of step {} until a later step is better", found->step)
                     : "is written when a later step is better");
   }
 }
 
-// Rank 0's part of select().
+// The part of select() that runs on rank 0.
 Trainer::Choice Trainer::choose(int64_t step, const std::set<std::string>& ran) {
   Choice choice;
   for (size_t i = 0; i < watched_.size(); ++i) {
@@ -128,9 +128,9 @@ std::string Trainer::reason_to_end() const {
              : fmt::format("stopped early: {} was never a finite number", rule->watched.metric);
 }
 
-// Looks at the row of this step, after the evaluators `ran`. Keeps the step's checkpoint as the
-// best one if it is, and saves it first if it was not. Returns whether the run ends here, and why
-// in stopped_early_. All ranks call it together and do as rank 0 says.
+// Evaluates the row of this step, after the evaluators `ran`. If the step is the best one, keeps
+// its checkpoint, and saves it first if necessary. Returns whether the run ends here, and sets
+// stopped_early_ to the reason. All ranks call it together and follow rank 0's decision.
 bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
   const Selection& selection = recipe_.selection;
   if (selection.best.empty() && !selection.early_stop) return false;
@@ -163,8 +163,8 @@ bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
   return !stopped_early_.empty();
 }
 
-// Runs the evaluators that would also run after the last step. Before that it saves the state as
-// the last step would, unless that is done.
+// Saves the state as the last step would, unless that is done. Then runs the evaluators that would
+// also run after the last step.
 void Trainer::finish_early(int64_t step, const std::set<std::string>& ran) {
   for (const EvalJob& job : recipe_.evals) {
     if (job.due && !ran.contains(job.name)) due_evals_.insert(job.name);

@@ -37,7 +37,7 @@ std::string data_text(const nlohmann::json& keys, int64_t examples) {
 
 }  // namespace
 
-// What this rank reads of a checkpoint to continue from.
+// What this rank reads from a checkpoint to continue from it.
 ReadOptions Trainer::read_options() const {
   const TrainStep& step = *recipe_.step;
   return {.sharded = ShardedAs::pieces,
@@ -86,7 +86,7 @@ void Trainer::load_start() {
   }
 }
 
-// A last layer that was trained with other classes predicts those.
+// A last layer that was trained with other classes predicts those classes.
 void Trainer::warn_of_other_classes(const std::vector<WeightCopy>& weights) const {
   const bool head = std::any_of(weights.begin(), weights.end(), [](const WeightCopy& copy) {
     return copy.name.starts_with("head/");
@@ -126,7 +126,7 @@ void Trainer::broadcast_sharded_weights() {
   sharded_weights_.clear();
 }
 
-// Gives the other ranks what rank 0 has read.
+// Broadcasts what rank 0 has read.
 void Trainer::broadcast_start() {
   if (group_.size() == 1) return;
   nlohmann::json evals;  // null: the checkpoint does not name them
@@ -234,7 +234,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   chrono_state_.accum_train_time = chrono.at("accum_train_time");
   chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
   chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
-  // Older checkpoints do not hold the number of ranks. It is then taken to be the current one.
+  // Older checkpoints do not contain the number of ranks. Assume the current one.
   const int ranks = from.meta.value("ranks", group_.size());
   chrono_state_.accum_device_time =
       chrono.value("accum_device_time", chrono_state_.accum_train_time * ranks);
@@ -258,19 +258,19 @@ void Trainer::warn_of_other_length() const {
     return static_cast<double>(examples) / static_cast<double>(recipe_.length.data_size);
   };
   log::warn(
-      "the {} steps so far had another batch size: the run ends after {:.2f} epochs and not "
-      "{:.2f}, and its schedules go on at step {} of {}; total_steps sets another end",
+      "the {} steps so far had another batch size: the run ends after {:.2f} epochs, not {:.2f}, "
+      "and its schedules continue at step {} of {}; total_steps sets another end",
       human_count(first_step_), epochs(seen + (total_steps_ - first_step_) * batch),
       epochs(total_steps_ * batch), human_count(first_step_ + 1), human_count(total_steps_));
 }
 
-// Computes with as many threads as the checkpoint's run did, so that the next steps are bitwise the
-// same as without the restart. The key compute_threads takes precedence. With another number of
-// ranks, each rank has another share of the cores, and the number is left alone.
+// Uses as many threads as the checkpoint's run did, so that the next steps are bit-identical to
+// those without the restart. The key compute_threads takes precedence. With another number of
+// ranks, each rank has another share of the cores, and the number is not changed.
 void Trainer::adopt_threads(int threads, int ranks) {
   if (threads == recipe_.compute_threads || ranks != group_.size()) return;
   if (recipe_.config.has("compute_threads")) {
-    log::info("Computing with {} threads, as the config says; this run was started with {}",
+    log::info("Computing with {} threads, as configured; this run was started with {}",
               recipe_.compute_threads, threads);
     return;
   }
@@ -294,7 +294,7 @@ void Trainer::keep_old_config() const {
   write_file_atomically(old, read_file(workdir_->config()));
 }
 
-// All ranks take over what the workdir's checkpoint knows of skipped examples.
+// All ranks restore the skipped examples from the workdir's checkpoint.
 void Trainer::open_skipped() {
   const Group::Phase phase(group_, "start");
   std::string lines;
@@ -334,7 +334,7 @@ void Trainer::write_run_json(const std::string& start) {
   write_file_atomically(workdir_->run_json(), json_text(run, 2) + "\n");
 }
 
-// Returns what the report says about where the run comes from.
+// Returns the report's facts about the origin of the run.
 Facts Trainer::facts() const {
   const auto run = nlohmann::json::parse(read_file(workdir_->run_json()));
   Facts facts = run_facts(run);

@@ -28,7 +28,7 @@ def line(what, text):
 def part(f):
     try:
         f()
-    except Exception as error:  # one that fails leaves the others
+    except Exception as error:  # a failure does not stop the others
         print(f"FAIL      micro {f.__name__}: {str(error).splitlines()[0][:160]}", flush=True)
 
 

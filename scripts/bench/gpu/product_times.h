@@ -7,8 +7,8 @@
 namespace bv {
 
 // Prints the time of each product of ViT-B's dense layers, for `rows` tokens in bf16 on a GPU: with
-// what the product does besides (its epilogue), and by LibTorch's operators ("plain"). Prints also
-// the operators that ran: bvtrain::product where the library had the product.
+// its epilogue, and by LibTorch's operators ("plain"). Also prints the operators that ran:
+// bvtrain::product if the library supported the product.
 void print_product_times(c10::Device device, int64_t rows);
 
 }  // namespace bv

@@ -1,7 +1,7 @@
-// step_bench --KEY VALUE...: measures one training step without a loader, on a batch that lies on
-// the device, in pinned or in pageable memory. Prints a line each for
-//   step      images per second (median, least and most of some rounds), model FLOPs utilisation
-//   twice     whether runs of --twice steps have the same bits: two without a CUDA graph, one with
+// step_bench --KEY VALUE...: measures one training step without a loader, on a batch in device
+// memory, pinned or pageable memory. Prints a line each for
+//   step      images per second (median, min and max of some rounds), model FLOPs utilisation
+//   twice     whether runs of --twice steps are bit-identical: two without a CUDA graph, one with
 //   state()   how long a checkpoint's snapshot stops the training, with --state 1
 //   profile   the time of the kernels of --profile steps, or on a CPU of the operators, by name
 // With --products 1 it prints the times of products instead (product_times.h). gpu.sh calls it. The
@@ -48,7 +48,7 @@ std::map<std::string, std::string> g_args = {
     {"precision", "bf16"},
     {"loss", "softmax_xent"},
     {"train", "{optax_name: scale_by_adam, lr: 0.001, wd: 0.0001, grad_clip_norm: 1.0}"},
-    {"feed", "device"},         // where the batch lies: device, pinned or pageable
+    {"feed", "device"},         // where the batch is: device, pinned or pageable
     {"sdpa", "default"},        // attention: default, flash or cudnn
     {"deterministic", "true"},  // as the key of a config
     {"graph", "auto"},          // the same
@@ -56,7 +56,7 @@ std::map<std::string, std::string> g_args = {
     {"rounds", "3"},
     {"every", "0"},  // how often a step is measured, as with log_training_steps; 0: never
     {"profile", "0"},
-    {"shapes", "0"},  // 1: `profile` on a CPU counts each shape of an operator by itself
+    {"shapes", "0"},  // 1: `profile` on a CPU counts each shape of an operator separately
     {"twice", "0"},
     {"products", "0"},
     {"state", "0"},
@@ -114,7 +114,7 @@ void wait_for(c10::Device device) {
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-// `run`: null before it has begun. Asked for a graph, it may have none.
+// `run`: null before it has begun. It may have no graph even if one was requested.
 void begin_line(const char* what, const Run* run = nullptr) {
   const bool lacks_graph = run != nullptr && text("graph") == "auto" && !run->step->repeats_graph();
   const std::string name = text("name").empty() ? text("model") + " " + text("keys") : text("name");
@@ -182,14 +182,14 @@ void measure_rate(Run& run, const Batch& batch, c10::Device device) {
   std::sort(rates.begin(), rates.end());
   const double rate = rates[rates.size() / 2];
   begin_line("step", &run);
-  // A multiply-accumulate is 2 FLOPs, and forward and backward take three times those of forward.
+  // A multiply-accumulate is 2 FLOPs, and forward plus backward take three times those of forward.
   std::printf("%.0f img/s (%.0f..%.0f) %.2f ms/step MFU %.1f%% first %.2f s\n", rate, rates.front(),
               rates.back(), 1e3 * images / rate,
               100 * rate * 6 * macs / (std::stod(text("tflops")) * 1e12), first_step);
 }
 
-// Measures how long a checkpoint stops the training, which is until the copies within the GPU are
-// made. The copy to the host overlaps with the next steps and ends before the next checkpoint.
+// Measures how long a checkpoint stops training, which is until the copies within the GPU are done.
+// The copy to the host overlaps with the next steps and ends before the next checkpoint.
 void measure_state(const Run& run, c10::Device device) {
   HostCopies copies;
   double blocked = 1e9;
@@ -200,7 +200,7 @@ void measure_state(const Run& run, c10::Device device) {
     const NamedTensors state = run.step->state(nullptr, &copies);
     if (!device.is_cpu()) {
       const c10::impl::VirtualGuardImpl gpu(device.type());
-      gpu.synchronizeStream(gpu.getStream(device));  // the stream of the training
+      gpu.synchronizeStream(gpu.getStream(device));  // the training stream
     }
     blocked = std::min(blocked, now() - begin);
   }
@@ -247,8 +247,8 @@ void print_longest(const char* what, const std::map<std::string, Sum>& sums, dou
   }
 }
 
-// Returns the name of each kernel of a GPU with its nanoseconds, or of each operator on a CPU
-// without those that it calls, followed by the shapes of its tensors if these were recorded.
+// Returns the name of each GPU kernel with its nanoseconds, or of each CPU operator excluding those
+// that it calls, followed by the shapes of its tensors if these were recorded.
 std::vector<std::pair<std::string, double>> own_times(
     const torch::autograd::profiler::ProfilerResult& result, c10::DeviceType type) {
   struct Open {
@@ -344,7 +344,7 @@ int bench() {
 int main(int argc, char** argv) {
   bv::keep_freed_memory();
   bv::keep_large_tensors();
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a crash loses no line that is measured
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a crash loses no measured line
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i] + 2;
     if (!g_args.contains(key)) {

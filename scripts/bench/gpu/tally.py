@@ -58,7 +58,7 @@ def logits(name, first, second, bound):
 MFU_GOALS = {"vit_b16": 50, "vit_s16": 40, "vit_l16": 55, "mixer_b16": 45}
 SPEED_GOALS = [("vit_b16", "compile", "timm", 1.15), ("vit_s16", "eager", "", 4), ("mixer_b16", "compile", "timm", 1.1),
                ("resnetv2_50x1", "eager", "", 1.5), ("cnn28", "eager", "", 3), ("cnn28", "reduce", "", 1.3)]
-# What other lines of the log say: the goal, the line, the bound, and whether more is better.
+# Goals for other log lines: the goal, the line, the bound, and whether more is better.
 LINE_GOALS = [
     ("first step of vit_b16 after the start of the process, s", r"^start vit_b16: ([\d.]+) s .* of 1 step\(s\), exit 0", 5, False),
     ("snapshot of vit_b16 stops the training, ms", r"^state\(\)\s+vit_b16 .*blocks ([\d.]+) ms", 5, False),

@@ -1,5 +1,5 @@
 // The part of CUDA's header that kernels.cu uses, for the CPU. The code that runs a kernel sets
-// threadIdx, blockIdx and gridDim, and says what __syncthreads() does.
+// threadIdx, blockIdx and gridDim, and defines __syncthreads().
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Training data with a cache of decoded images gives the examples that it gives without one.
+// Training data gives the same examples with and without a cache of decoded images.
 #include "lib/input/cache/decoded_images.h"
 
 #include <ATen/ops/equal.h>
@@ -84,7 +84,7 @@ std::unique_ptr<TrainingData> cached(std::shared_ptr<const Source> source, const
   return data;
 }
 
-// Compares two passes. Both must give the same bits, or the same error.
+// Compares two passes, which must be bit-identical or give the same error.
 void check_same(const TrainingData& with, const TrainingData& without) {
   for (int64_t position = 0; position < 2 * kExamples; ++position) {
     const TrainingData::Pick pick = without.pick(position, kSeed, /*shuffled=*/true);
@@ -150,7 +150,7 @@ TEST_CASE("broken images and examples without one fail as without a cache") {
         "type uint8");
 }
 
-TEST_CASE("a changed image is decoded anew, other decoding has a cache of its own") {
+TEST_CASE("a changed image is decoded again, other decoding has a cache of its own") {
   const TempFolder dir;
   const std::string pp = "decode|resize(9)";
   check_same(*cached(image_files(), pp, cache_in(dir / "c")), *training_data(image_files(), pp));
@@ -177,7 +177,7 @@ TEST_CASE("damaged images are decoded and kept anew") {
   write(file, content.substr(0, content.size() / 2) +
                   std::string(content.size() - content.size() / 2, '\x55'));
   check_same(*first, *training_data(image_files(), "decode"));
-  CHECK(std::filesystem::file_size(file) > size);  // damaged images were kept anew, once
+  CHECK(std::filesystem::file_size(file) > size);  // damaged images were stored again, once
   const auto repaired = std::filesystem::file_size(file);
   check_same(*first, *training_data(image_files(), "decode"));
   CHECK(std::filesystem::file_size(file) == repaired);
@@ -273,8 +273,8 @@ TEST_CASE("the keys of a cache are checked") {
   CHECK(check_pp("resize(8)") ==
         "t.yaml:1:8: error: cache: keeps decoded images, but no pp decodes any: leave it out");
   CHECK(check_pp("copy('image', 'file')|decode") ==
-        "t.yaml:1:8: error: cache: keeps decoded images, but the pp 'copy('image', 'file')|decode' "
-        "decodes them behind its first op: move the op that decodes to the front");
+        "t.yaml:1:8: error: cache: keeps decoded images, but the pp 'copy('image', "
+        "'file')|decode' decodes them after its first op: move the decoding op to the front");
 }
 
 }  // namespace bv::test

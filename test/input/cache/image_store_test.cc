@@ -1,4 +1,4 @@
-// The file of decoded images: it never gives a wrong image, whatever happens to it.
+// The file of decoded images: it never returns a wrong image, whatever happens to it.
 #include "lib/input/cache/image_store.h"
 
 #include <signal.h>
@@ -33,7 +33,7 @@ ImageStoreOptions store_at(const std::string& file, int64_t bytes = kMiB, int64_
           .identity = 5};
 }
 
-// Image number i: a function of i alone.
+// Image number i: a function of i only.
 ImageKey key_of(int i) { return {static_cast<uint64_t>(i) * 7, static_cast<uint64_t>(i)}; }
 StoredShape shape_of(int i) { return {2 + i % 5, 3 + i % 7, i % 2 == 0 ? 3 : 1}; }
 Pixels pixels_of(int i) {
@@ -47,7 +47,7 @@ Kept keep(ImageStore& store, int i, bool damaged = false) {
   return store.keep(key_of(i), shape_of(i), pixels_of(i), damaged);
 }
 
-// Looks for image i. Throws if the store gives other pixels or another shape.
+// Looks up image i. Throws if the store returns other pixels or another shape.
 Found find(const ImageStore& store, int i) {
   Pixels pixels;
   StoredShape shape;
@@ -242,7 +242,7 @@ TEST_CASE("a file in memory has no name as soon as all have opened it") {
     CHECK(find(two, 1) == Found::yes);
   }
   {
-    ImageStore alone(options);  // the other one never came
+    ImageStore alone(options);  // the other one never arrived
     CHECK(keep(alone, 1) == Kept::yes);
   }
   CHECK(!exists(dir / "a"));

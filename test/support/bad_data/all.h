@@ -44,7 +44,7 @@ inline std::string in_bad_data(std::string message, const std::string& folder) {
   return replace_all(replace_all(std::move(message), folder + "/", ""), folder, "DIR");
 }
 
-// Returns the names and sizes of what is below a folder, in one text.
+// Returns the names and sizes of everything below a folder, as one string.
 inline std::string listing_of(const std::string& folder) {
   namespace fs = std::filesystem;
   std::map<std::string, std::uintmax_t> found;

@@ -169,7 +169,7 @@ class CifarTable {
   BadDataTable table_;
 };
 
-// A member of a zip archive, with all that its headers say about it.
+// A member of a zip archive, with all its header fields.
 struct ZipMember {
   std::string name, content;  // as it is stored
   uint16_t method = 0;        // 0 stored, 8 deflated
@@ -284,9 +284,9 @@ class NpzTable {
       add_member(name, member, at_directory(member, text));
     };
     ZipMember member = zip_member("../label.npy", kLabel);
-    add_header("a name that leaves the folder", member, "refused entry name '../label.npy'");
+    add_header("a name that leaves the folder", member, "invalid entry name '../label.npy'");
     member.name = "/label.npy";
-    add_header("a name from the root", member, "refused entry name '/label.npy'");
+    add_header("a name from the root", member, "invalid entry name '/label.npy'");
     member.name = "a\xFF.npy";
     add_header("a name that is not UTF-8", member, "an entry's name is not printable UTF-8");
     member = zip_member("label.npy", kLabel);

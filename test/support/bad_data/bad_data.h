@@ -1,6 +1,6 @@
-// A catalogue of broken data sets. Each is made by code from a good one, and has the error that it
-// must give. The tables are in the other headers of this folder; test/input/bad_data_test.cc reads
-// them all, test/e2e/bad_files_test.cc some of them with the real binary.
+// A catalogue of broken data sets. Each is generated from a good one, and has its expected error.
+// The tables are in the other headers of this folder; test/input/bad_data_test.cc reads them all,
+// test/e2e/bad_files_test.cc some of them with the real binary.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ struct BadData {
   std::string text;
   std::function<void(const std::string& folder)> also = nullptr;  // makes links and pipes
 };
-// What the rows of a table are made from.
+// The data from which a table's rows are made.
 struct GoodData {
   std::string section;
   Files files;

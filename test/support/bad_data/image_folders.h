@@ -26,18 +26,18 @@ inline const std::string& good_webp() {
   return file;
 }
 
-// Returns a PNG file with other bytes in its header, and with the right checksum for them.
+// Returns a PNG file with other bytes in its header, and the correct checksum for them.
 inline std::string png_with_header(size_t at, const std::string& bytes) {
   std::string file = patched(good_png(), at, bytes);
   const uint32_t checksum = libdeflate_crc32(0, file.data() + 12, 17);
   return file.replace(29, 4, big(checksum, 4));
 }
-// Returns a JPEG file whose frame header says another size.
+// Returns a JPEG file whose frame header contains another size.
 inline std::string jpeg_of_size(uint16_t height, uint16_t width) {
   const size_t frame = good_jpeg().find("\xFF\xC0");
   return patched(good_jpeg(), frame + 5, big(height, 2) + big(width, 2));
 }
-// Returns a lossless WebP file whose header says another size.
+// Returns a lossless WebP file whose header contains another size.
 inline std::string webp_of_size(uint32_t height, uint32_t width) {
   return patched(good_webp(), 21, little((width - 1) | (height - 1) << 14, 4));
 }

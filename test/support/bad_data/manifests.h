@@ -82,7 +82,7 @@ class CsvTable {
     add("a URL", "image,label\nhttps://x.org/a.jpg,0\n",
         ":2:1: error: 'https://x.org/a.jpg' is a URL: download the files first");
     add("an image that does not exist", "image,label\nno.jpg,0\na.jpg,1\n",
-        ":2:1: error: no file 'no.jpg'; `folder` says where the paths begin");
+        ":2:1: error: no file 'no.jpg'; paths are relative to `folder`");
     add("a device in place of an image", "image,label\n/dev/zero,0\na.jpg,1\n",
         ":2:1: error: no file '/dev/zero'");
     add("an image in the middle that does not exist", "image,label\na.jpg,0\nno.jpg,1\na.jpg,0\n",
@@ -168,7 +168,7 @@ class JsonlTable {
     add_line("a number with a leading zero", with("\"a.jpg\"", "007"),
              "29: error: bad JSON: '007' is not a number");
     add_line("a label that is a text", with("\"a.jpg\"", "\"cat\""),
-             "29: error: 'label' is a text, but a whole number in line 1");
+             "29: error: 'label' is a string, but a whole number in line 1");
     add_line("half of a surrogate pair", with("\"\\uD800\"", "0"),
              "12: error: bad JSON: half of a surrogate pair");
     add_line("a path that leaves the folder", with("\"../x.jpg\"", "0"),

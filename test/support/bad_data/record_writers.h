@@ -1,4 +1,4 @@
-// Messages of protobuf, TFRecord and ArrayRecord files.
+// Writers for protobuf messages, TFRecord and ArrayRecord files.
 #pragma once
 
 #include <zstd.h>
@@ -56,7 +56,7 @@ inline std::string riegeli_checksum(const std::string& bytes) {
   std::memcpy(key.data(), "Riegeli/records\nRiegeli/records\n", sizeof(key));
   return little(highway_hash(key, bytes_of(bytes)), 8);
 }
-// Returns a chunk of a Riegeli file with this data, and right checksums.
+// Returns a chunk of a Riegeli file with this data, and correct checksums.
 inline std::string riegeli_chunk(const std::string& data, uint64_t records, char type = 'r') {
   const std::string head = little(data.size(), 8) + riegeli_checksum(data) + type +
                            little(records, 7) + little(data.size(), 8);

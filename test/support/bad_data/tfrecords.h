@@ -76,8 +76,8 @@ class TfrecordTable {
     add("texts that take 4 GB when they are padded",
         one_ +
             tfrecord(tf_example({{"image", bytes_field(1, texts)}, {"label", label_feature(1)}})),
-        at + "feature 'image' holds texts that need more than 64 MiB when they are padded to equal "
-             "lengths",
+        at +
+            "feature 'image' holds strings that need more than 64 MiB when padded to equal lengths",
         Exit::data);
   }
 

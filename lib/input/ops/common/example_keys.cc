@@ -8,8 +8,8 @@ namespace bv {
 
 InOutKeys::InOutKeys(const Config& args, const char* default_key)
     : in(default_key), out(default_key) {
-  // A positional argument that is left is one too many, and must not be taken for a key. done()
-  // reports it.
+  // A remaining positional argument is one too many, and must not be used as a key. done() reports
+  // it.
   const auto read = [&](std::string_view name) -> std::optional<std::string> {
     if (args.positional_left() > 0 && !args.has(name)) return std::nullopt;
     return args.maybe<std::string>(name);

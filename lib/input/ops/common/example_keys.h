@@ -26,12 +26,12 @@ constexpr std::array<KeyText, 3> in_out_key_texts(std::string_view in = "= image
                                                   std::string_view out = "= image") {
   return {{
       {"key", "string", "none",
-       "The feature that is read and that the result replaces, given by name as in key='mask'. "
-       "If it is given, inkey and outkey have no effect."},
-      {"inkey", "string", in, "The feature that is read, given by name as in inkey='mask'."},
+       "The feature to read and replace, passed by name as in key='mask'. If it is given, inkey "
+       "and outkey have no effect."},
+      {"inkey", "string", in, "The feature to read, passed by name as in inkey='mask'."},
       {"outkey", "string", out,
-       "The feature that the result is stored in, given by name as in outkey='mask'. It does not "
-       "follow inkey: if inkey alone is given, the result still goes to the default."},
+       "The feature to write, passed by name as in outkey='mask'. Its default does not depend on "
+       "inkey."},
   }};
 }
 

@@ -16,11 +16,11 @@ namespace bv {
 constexpr std::array<KeyText, 2> mean_std_key_texts(std::string_view mean, std::string_view std) {
   return {{
       {"mean", "list of float", mean,
-       "What is subtracted, in levels from 0 to 255: a list of one number for each channel, or of "
-       "one number for all."},
+       "Mean to subtract, on the scale 0 to 255: a list with one number per channel or with one "
+       "for all."},
       {"std", "list of float", std,
-       "What the difference is divided by, in levels from 0 to 255: a list with as many numbers as "
-       "mean has. None of them may be 0."},
+       "Standard deviation to divide by, on the scale 0 to 255: a list as long as mean. No number "
+       "may be 0."},
   }};
 }
 

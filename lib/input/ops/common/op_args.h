@@ -43,13 +43,12 @@ constexpr std::array<KeyText, 2> resize_option_key_texts(std::string_view method
        "'nearest' | 'bilinear' | 'bicubic' | 'area' | 'lanczos3' | 'lanczos5' | 'gaussian' | "
        "'mitchellcubic'",
        method,
-       "How new pixels are computed. 'bilinear' is fast, 'area' takes the mean of the pixels and "
-       "is best for making photos smaller, and 'nearest' makes no values that were not there, as "
-       "masks need. 'bicubic' and the others look at more pixels: they are sharper or smoother, "
-       "and slower."},
+       "Interpolation method. 'bilinear' is fast, 'area' averages pixels and is best for shrinking "
+       "photos, and 'nearest' creates no new values, as masks need. 'bicubic' and the others use "
+       "more pixels: they are sharper or smoother, and slower."},
       {"antialias", "bool", antialias,
-       "If True, an image that becomes smaller is smoothed on the way, which avoids jagged edges "
-       "and takes more time. It has no effect on enlarging, nor with 'area' and 'nearest'."},
+       "If True, images are smoothed when shrunk, which avoids jagged edges and takes more time. "
+       "It has no effect when enlarging, or with 'area' and 'nearest'."},
   }};
 }
 
@@ -57,18 +56,17 @@ constexpr std::array<KeyText, 2> resize_option_key_texts(std::string_view method
 CropRange read_crop_area(const Config& args);
 inline constexpr KeyText kCropAreaKeys[] = {
     {"area_min", "float 0..100", "5",
-     "The smallest area of the window in percent of the image's area. It must not be above "
-     "area_max. Larger values, such as 25, make the augmentation weaker and cut off fewer "
-     "objects."},
+     "Minimum area of the crop in percent of the image's area. It must not be above area_max. "
+     "Larger values, such as 25, make the augmentation weaker and cut off fewer objects."},
     {"area_max", "float 0<..100", "100",
-     "The largest area of the window in percent of the image's area. It must be above 0."},
+     "Maximum area of the crop in percent of the image's area. It must be above 0."},
 };
 // The row of `size` in the ops that cut out such a window.
 inline constexpr KeyText kCropSizeKeys[] = {
     {"size", kSizeType, "none",
-     "The size to which the window is resized, in pixels: one number for both sides, or [height, "
-     "width], of at most 268435456 pixels in total. Without it the window keeps its own size, "
-     "which differs from image to image, so that a later op must resize it."},
+     "Size to which the crop is resized, in pixels: one number for both sides, or [height, width], "
+     "of at most 268435456 pixels in total. Without it, the crop keeps its random size, and a "
+     "later op must resize it."},
 };
 
 // Returns one string or a list of strings; empty if the key is absent.

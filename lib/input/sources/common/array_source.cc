@@ -16,7 +16,7 @@ at::Tensor take(const at::Tensor& array, std::span<const int64_t> indices) {
   const int64_t rows = shape.at(0);
   shape[0] = static_cast<int64_t>(indices.size());
   at::Tensor out = at::empty(shape, array.options());
-  // Not the stride: it is not 0 for rows without values.
+  // Not the stride, which is not 0 for empty rows.
   const size_t row_bytes = rows > 0 ? array.nbytes() / rows : 0;
   const auto* from = static_cast<const char*>(array.const_data_ptr());
   auto* to = static_cast<char*>(out.mutable_data_ptr());

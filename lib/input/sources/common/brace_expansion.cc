@@ -33,13 +33,13 @@ class BraceParser {
                 fmt::format("'{}': {} at character {}", printable(text_), why, at + 1));
   }
   [[noreturn]] void too_many() const {
-    throw Error(Exit::usage, "",
-                fmt::format("'{}' stands for more than {} files, or their names take more than {} "
-                            "MiB",
-                            printable(text_), limits::kBraceNames, limits::kBraceNamesBytes >> 20));
+    throw Error(
+        Exit::usage, "",
+        fmt::format("'{}' expands to more than {} files, or their names take more than {} MiB",
+                    printable(text_), limits::kBraceNames, limits::kBraceNamesBytes >> 20));
   }
 
-  // Parses up to the end of the text or, inside of braces, up to a ',' or '}'.
+  // Parses up to the end of the string or, inside braces, up to a ',' or '}'.
   Names sequence(int depth) {
     Names names = {""};
     while (at_ < text_.size() && text_[at_] != '}' && (depth == 0 || text_[at_] != ',')) {
@@ -58,7 +58,7 @@ class BraceParser {
   Names group(int depth) {
     const size_t open = at_++;
     if (depth > limits::kBraceNesting)
-      fail(open, fmt::format("more than {} braces in each other", limits::kBraceNesting));
+      fail(open, fmt::format("braces nested more than {} deep", limits::kBraceNesting));
     const size_t end = text_.find_first_of("{},", at_);
     if (end != std::string_view::npos && text_[end] == '}') {
       const std::string_view content = text_.substr(at_, end - at_);

@@ -51,19 +51,19 @@ std::vector<std::string> matching_files(const std::string& pattern, const Place&
   if (status == GLOB_NOMATCH)
     throw Error(Exit::usage, place, fmt::format("no file matches '{}'", pattern));
   if (status != 0)
-    throw Error(Exit::usage, place, fmt::format("cannot list the files that '{}' means", pattern));
+    throw Error(Exit::usage, place, fmt::format("cannot list the files of '{}'", pattern));
   std::sort(files.begin(), files.end());
   return files;
 }
 
-// Throws if something has this name but is not a file: "is a pipe, not a file".
+// Throws if the name exists but is not a file: "is a pipe, not a file".
 void refuse_other_kinds(const std::string& name) {
   struct stat info;
   if (stat(name.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     throw Error(Exit::usage, name, kind_text(info.st_mode));
 }
 
-// Returns the files that `names` means, which have no braces. Throws if one is missing.
+// Returns the files that match `names`, which have no braces. Throws if one is missing.
 std::vector<std::string> existing_files(const std::vector<std::string>& names, const Place& place) {
   std::vector<uint8_t> missing(names.size());
   scan_files(names.size(), "", [&](size_t i) { missing[i] = !file_exists(names[i]); });

@@ -17,7 +17,7 @@ std::span<const uint8_t> FileWindow::at(uint64_t offset, size_t size) {
   if (offset >= end) return {};
   const uint64_t window_end = begin_ + window_.size();
   if (offset < begin_ || end > window_end) {
-    // Small parts that lie close together are read in large windows, and parts that are far apart
+    // Small parts that are close together are read in large windows, and parts that are far apart
     // in small ones.
     const bool close = offset >= begin_ && offset < window_end + next_size_;
     next_size_ = close ? std::min(2 * next_size_, kLargest) : std::max(next_size_ / 2, kSmallest);

@@ -92,7 +92,7 @@ std::vector<ClassFiles> read_classes(const std::string& folder,
   return found;
 }
 
-// Does not count the images.
+// Excludes the images.
 FileNotes sum_of_notes(const std::vector<ClassFiles>& found) {
   FileNotes sum;
   for (const ClassFiles& files : found) {
@@ -162,7 +162,7 @@ int64_t count_images(const std::string& folder) {
 
 FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::string>& classes,
                          bool keep_broken) {
-  // Taken before the folders are listed, so that a change in between is found next time.
+  // Taken before the folders are listed, so that a change in between is detected next time.
   std::vector<FileStamp> stamps = {stamp_of_folder(folder)};
   stamps[0].modified = 0;  // other folders in it do not matter
   stamps[0].settled = true;

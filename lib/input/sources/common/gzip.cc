@@ -19,8 +19,8 @@ Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file) {
                  fmt::format("truncated or damaged gzip data (file is {} bytes)", bytes.size()));
   };
   if (bytes.size() < kSmallest) throw damaged();
-  // The last four bytes hold the unpacked size. A size that deflate can't reach is rejected before
-  // memory is allocated.
+  // The last four bytes contain the unpacked size. A size that deflate can't reach is rejected
+  // before memory is allocated.
   uint64_t claimed = 0;
   for (size_t i = 1; i <= 4; ++i) claimed = claimed << 8 | bytes[bytes.size() - i];
   if (claimed > limits::kDeflateRatio * bytes.size()) throw damaged();

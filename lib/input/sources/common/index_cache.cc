@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSettled = 2 * kSecond;
-constexpr int kMaxThreads = 32;  // more than the cores: they wait for the disk
+constexpr int kMaxThreads = 32;  // may exceed the cores: they wait for the disk
 
 std::string absolute(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
@@ -32,8 +32,8 @@ std::string absolute(const std::string& path) {
   return real ? real.get() : path;
 }
 
-// Returns the header of a stored index: all that must match for it to be used. Each of its words
-// ends with NUL.
+// Returns the header of a stored index: everything that must match for it to be used. Each of its
+// words ends with NUL.
 std::string head_of(std::string_view format, std::span<const FileStamp> files) {
   std::string head;
   const auto put = [&](std::string_view word) { head.append(word).push_back('\0'); };
@@ -47,8 +47,8 @@ std::string head_of(std::string_view format, std::span<const FileStamp> files) {
   return head;
 }
 
-// Returns the name of the stored index. It does not depend on the state of the files, so that the
-// index of files that have changed replaces the old one.
+// Returns the name of the stored index. It does not depend on the state of the files, so the index
+// of changed files replaces the old one.
 std::string cache_file(std::string_view format, std::span<const FileStamp> files) {
   std::string key(format);
   for (const FileStamp& file : files) key += '\0' + file.path;
@@ -107,7 +107,7 @@ std::optional<std::string> load_index(std::string_view format, std::span<const F
     content->erase(0, kChecksum + head.size());
     return content;
   } catch (const Error&) {
-    return std::nullopt;  // no home folder, or no right to read it: the files are read again
+    return std::nullopt;  // no home folder, or no permission: the files are read again
   }
 }
 

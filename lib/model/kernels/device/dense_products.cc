@@ -15,7 +15,8 @@
 namespace bv {
 namespace {
 
-// Starts the product. Returns false, and does nothing, if the device's library does not have it.
+// Launches the product. Returns false, and does nothing, if the device's library does not support
+// it.
 bool start(const DeviceProduct& product, const at::Tensor& result) {
   static auto* const compute = cuda_function<ComputeProduct>("bvtrain_cuda_product");
   if (!compute(product, cuda_stream(result.device()))) return false;

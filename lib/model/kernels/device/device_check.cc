@@ -23,7 +23,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The largest error, as a fraction of the norm: several roundings to bfloat16 make up to 0.03, a
+// The maximum error, as a fraction of the norm: several roundings to bfloat16 cause up to 0.03, a
 // wrong kernel about 1.
 constexpr double kBound = 0.1;
 
@@ -63,7 +63,7 @@ bool is_right(c10::Device device, const std::function<KernelCheck(c10::Device)>&
   const Checking checking;
   const c10::InferenceMode ordinary(false);
   const KernelCheck check = make(device);
-  // Both get the same numbers, rounded to bfloat16. Otherwise a ReLU could be active in only one of
+  // Both get the same values, rounded to bfloat16. Otherwise a ReLU could be active in only one of
   // them.
   Tensors inputs, wide;
   for (const at::Tensor& input : check.inputs) {
@@ -87,7 +87,7 @@ bool fused_kernel_is_right(const char* name, c10::Device device,
   const auto found = known->find(key);
   if (found != known->end()) return found->second;
   bool right = false;
-  std::string why = "gives other numbers than LibTorch's operators";
+  std::string why = "differs from LibTorch's operators";
   try {  // backward must not call this: its thread would wait for this one forever
     right = is_right(device, check);
   } catch (const std::exception& error) {

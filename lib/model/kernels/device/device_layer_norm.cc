@@ -52,7 +52,7 @@ class DeviceLayerNorm : public torch::autograd::Function<DeviceLayerNorm> {
     context->set_materialize_grads(false);
     context->saved_data["branch"] =
         given_branch ? c10::IValue(static_cast<int64_t>(branch.scalar_type())) : c10::IValue();
-    // An output that is saved must be among the results; x, if there is no branch, is an input.
+    // A saved output must be among the results; x, if there is no branch, is an input.
     context->save_for_backward({sum, scale, moments});
     return given_branch ? variable_list{sum, y} : variable_list{y};
   }
@@ -100,8 +100,8 @@ class DeviceLayerNorm : public torch::autograd::Function<DeviceLayerNorm> {
   }
 };
 
-// Rows of three sizes, with a branch, and of the first size also without one. There are more rows
-// of the first size than the blocks of the gradient's kernel take in one turn.
+// Rows of three sizes, with a branch, and of the first size also without one. The first size has
+// more rows than the gradient kernel's blocks process in one iteration.
 KernelCheck norm_check(c10::Device device) {
   constexpr double kEps = 1e-6;
   KernelCheck check;

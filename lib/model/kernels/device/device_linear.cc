@@ -22,11 +22,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kMultiple = 8;        // of features: rows begin at multiples of 16 bytes
+constexpr int64_t kMultiple = 8;        // of features: rows are aligned to 16 bytes
 constexpr int64_t kLeastFeatures = 16;  // in and out
 // Two products of an MLP can sum the gradient of its first bias. True: the one that computes the
-// gradient of GELU; the sum is then bfloat16. False: the one that computes the gradient of the
-// first weight.
+// GELU gradient; the sum is then bfloat16. False: the one that computes the first weight gradient.
 constexpr bool kSumWithGelu = true;
 
 // Returns the values as a matrix (n, columns) for lib/model/kernels/device/dense_products.h.
@@ -41,15 +40,15 @@ at::Tensor rounded(const at::Tensor& weight) {
 }
 
 // Returns a matrix (n, columns) in the shape of `like`, but with `columns` as the last size.
-// Nothing else may use the matrix: the result does not count as a view of it, so it may be changed
-// in place.
+// Nothing else may use the matrix: autograd does not treat the result as a view of it, so it may be
+// changed in place.
 at::Tensor reshaped(const at::Tensor& values, const at::Tensor& like, int64_t columns) {
   std::vector<int64_t> shape = like.sizes().vec();
   shape.back() = columns;
   return at::_unsafe_view(values, shape);
 }
 
-// Sets the gradients of a weight (out, in) and of its bias, those that are wanted.
+// Computes the required gradients of a weight (out, in) and of its bias.
 void set_gradients(const at::Tensor& grad, const at::Tensor& x, bool wants_weight, bool wants_bias,
                    at::Tensor& weight, at::Tensor& bias) {
   if (wants_weight)

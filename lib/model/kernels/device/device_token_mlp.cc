@@ -22,12 +22,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kAligned = 8;  // numbers of bfloat16 in 16 bytes
+constexpr int64_t kAligned = 8;  // bfloat16 numbers in 16 bytes
 
 Bf16* numbers(const at::Tensor& tensor) { return static_cast<Bf16*>(tensor.data_ptr()); }
 
-// Returns the (out, in) weight of a kernel (in, out) in bfloat16; its rows begin at multiples of 16
-// bytes.
+// Returns the (out, in) weight of a kernel (in, out) in bfloat16; its rows are aligned to 16 bytes.
 at::Tensor aligned_weight(const at::Tensor& kernel) {
   const int64_t in = kernel.size(0), out = kernel.size(1);
   const int64_t stride = (in + kAligned - 1) / kAligned * kAligned;

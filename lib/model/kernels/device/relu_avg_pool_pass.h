@@ -9,7 +9,7 @@
 namespace bv {
 
 // `wide` is (n, h, w, c), `pooled` and `alive` are (n, h/2, w/2, c); c is a multiple of 8. Bit p of
-// `alive` says that pixel p of the window was positive or NaN. Forward reads wide and writes the
+// `alive` is set if pixel p of the window was positive or NaN. Forward reads wide and writes the
 // others. Backward reads the others and writes wide, except the last row or column if h or w is
 // odd.
 struct ReluAvgPoolPass {

@@ -1,4 +1,4 @@
-// Replaces lib/cuda/launch.h: hands kernels with their arguments to the emulated GPU, as work of
+// Replaces lib/cuda/launch.h: submits kernels with their arguments to the emulated GPU, as work of
 // the current stream.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace bv {
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 
-// Adds in the order of the GPU's shuffles.
+// Sums in the order of the GPU's shuffles.
 inline float warp_sum(float own) {
   __shared__ float all[kThreads];
   all[threadIdx.x] = own;
@@ -31,8 +31,8 @@ inline float warp_sum(float own) {
 
 namespace emulation {
 
-// Runs `kernel` once for each thread of each block. The threads of a block take turns on one thread
-// of the CPU: each is a fiber, with a stack of its own.
+// Runs `kernel` once for each thread of each block. The threads of a block take turns on one CPU
+// thread: each is a fiber with its own stack.
 void run_blocks(int64_t blocks, const std::function<void()>& kernel);
 // Submits `work`, which may use device addresses.
 void submit_kernel(const std::function<void()>& work);

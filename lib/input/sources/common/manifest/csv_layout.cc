@@ -50,7 +50,7 @@ class CsvHeader {
         const RowFile file = row_file(cell.text, settings_.folder, cell.at);
         if (stat(file.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
       } catch (const RowFault&) {
-        continue;  // not a file: it may well be a name
+        continue;  // not a file: it may be a name
       }
       throw RowFault(cell.at, fmt::format("the first line names the file '{}', so it is not a "
                                           "header: begin with a line such as 'image{}label'",

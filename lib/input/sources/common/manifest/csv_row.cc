@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Reads one row. The reading members return false if the text ends too early.
+// Reads one row. The reading members return false if the input ends too early.
 class CsvRowReader {
  public:
   CsvRowReader(std::string_view text, char delimiter, bool last, std::vector<CsvCell>& cells)

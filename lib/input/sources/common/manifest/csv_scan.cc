@@ -64,13 +64,13 @@ class CsvScan {
       throw row_error(name_, row->row, fault);
     }
     if (layout_.delimiter != ',' && !settings_.delimiter) {
-      remarks_.push_back(fmt::format("cells are separated by {}, judged by the header",
+      remarks_.push_back(fmt::format("cells are separated by {}, detected from the header",
                                      delimiter_text(layout_.delimiter)));
     }
   }
 
-  // Finds out whether ';' or '|' separates the labels of any cell, or whether a class that the user
-  // gave has a blank in its name. In both cases blanks are parts of names.
+  // Determines whether ';' or '|' separates the labels of any cell, or whether a user-specified
+  // class name contains a blank. In both cases blanks are part of names.
   void find_bars() {
     const size_t column = *layout_.column_of(CsvRole::several);
     layout_.bars = std::any_of(settings_.classes.begin(), settings_.classes.end(),
@@ -104,7 +104,7 @@ class CsvScan {
           labels_.add_one_of_several(label, cell.at, row);
       }
     }
-    // The last check, because it counts the row.
+    // This check must be last, because it counts the row.
     if (const auto label = layout_.column_of(CsvRole::label))
       labels_.add(cells_[*label].text, cells_[*label].at, row);
     widen_types(row.line);

@@ -120,16 +120,17 @@ class JsonRowParser {
     size_t longest = 0;
     for (const std::string& text : field.texts) longest = std::max(longest, text.size());
     if (field.texts.size() * longest > limits::kPaddedTextBytes) {
-      throw RowFault(field.at, fmt::format("the texts of this list need more than {} MiB when "
-                                           "they are padded to equal lengths",
-                                           limits::kPaddedTextBytes >> 20));
+      throw RowFault(
+          field.at,
+          fmt::format("the strings of this list need more than {} MiB when padded to equal lengths",
+                      limits::kPaddedTextBytes >> 20));
     }
   }
-  // Makes the type of a list include the last item. Integers before a real number become real.
+  // Widens a list's type to include the last item. Integers before a real number become real.
   static bool field_takes(JsonField& field, JsonRowType item) {
     if (!widen(field.type, item)) return false;
     if (field.type.scalar == JsonScalar::real && !field.wholes.empty()) {
-      // scalar() has appended the last item to those of its own kind.
+      // scalar() has appended the last item to those of its kind.
       std::vector<double> reals(field.wholes.begin(), field.wholes.end());
       if (item.scalar == JsonScalar::whole)
         field.reals.push_back(reals.back());
@@ -207,9 +208,9 @@ class JsonRowParser {
           plain.begin(), plain.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; });
       if (control != plain.end()) {
         at_ += control - plain.begin();
-        fail(
-            fmt::format("bad JSON: a control character (0x{:02X}) in a text: write it as \\u{:04x}",
-                        static_cast<int>(*control), static_cast<int>(*control)));
+        fail(fmt::format(
+            "bad JSON: a control character (0x{:02X}) in a string: write it as \\u{:04x}",
+            static_cast<int>(*control), static_cast<int>(*control)));
       }
       out.append(plain);
       at_ = stop;
@@ -233,9 +234,9 @@ class JsonRowParser {
       ++at_;
       return;
     }
-    if (peek() != 'u') throw bad("bad JSON: an unknown escape in a text");
+    if (peek() != 'u') throw bad("bad JSON: an unknown escape in a string");
     uint32_t code = hex_code(begin);
-    if (code == 0) throw bad("a text may not hold U+0000: texts end where the zeros begin");
+    if (code == 0) throw bad("a string must not contain U+0000: zeros mark its end");
     if (code >= 0xDC00 && code < 0xE000) throw bad("bad JSON: half of a surrogate pair");
     if (code >= 0xD800 && code < 0xDC00) {
       if (text_.substr(at_, 2) != "\\u") throw bad("bad JSON: half of a surrogate pair");
@@ -294,9 +295,9 @@ at::Tensor number_tensor(const JsonField& field, JsonScalar scalar) {
 
 std::string type_text(JsonRowType type) {
   constexpr const char* kOne[] = {"true or false", "a whole number", "a number with a point",
-                                  "a text", "nothing"};
+                                  "a string", "nothing"};
   constexpr const char* kMany[] = {"a list of true and false", "a list of whole numbers",
-                                   "a list of numbers", "a list of texts", "an empty list"};
+                                   "a list of numbers", "a list of strings", "an empty list"};
   return (type.list ? kMany : kOne)[static_cast<size_t>(type.scalar)];
 }
 

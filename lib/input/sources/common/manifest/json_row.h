@@ -29,7 +29,7 @@ struct JsonRowType {
   bool operator==(const JsonRowType&) const = default;
 };
 
-// Returns "a whole number", "a list of texts".
+// Returns "a whole number", "a list of strings".
 std::string type_text(JsonRowType type);
 
 // One value of a row. A value inside nested objects has a key like "a/b".

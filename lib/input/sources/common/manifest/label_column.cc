@@ -17,10 +17,10 @@ namespace {
 
 using Form = PlainNumber::Kind;
 
-// How programs write a missing value. "None" is not among them: it may well be a class.
+// How programs write a missing value. "None" is not included, because it may be a class.
 constexpr std::string_view kMissing[] = {"nan", "NaN", "NAN", "null", "NULL", "<NA>", "NA", "N/A"};
 
-// Returns whether the text is a number with a decimal comma: "0,5".
+// Returns whether the string is a number with a decimal comma: "0,5".
 bool has_decimal_comma(std::string_view text) {
   const size_t comma = text.find(',');
   if (comma == std::string_view::npos) return false;
@@ -204,8 +204,7 @@ std::vector<int64_t> LabelColumn::numbers(const LabelCode& code) const {
 std::string LabelColumn::suspicion(const LabelCode& code) const {
   if (code.kind != LabelCode::Kind::name || wholes_.count <= 99 * names_.count) return "";
   return fmt::format(
-      "{} of {} labels {} no number, such as '{}' in line {}: all labels are taken as "
-      "names of classes",
+      "{} of {} labels {} no number, such as '{}' in line {}: all labels are taken as class names",
       human_count(names_.count), human_count(names_.count + wholes_.count),
       names_.count == 1 ? "is" : "are", names_.text, names_.line);
 }

@@ -41,8 +41,8 @@ bool leaves_folder(std::string_view name) {
   return false;
 }
 
-// Returns what is wrong with the name of a file that does not exist: " (did you mean 'x.jpg'?)", or
-// "" if that is not known.
+// Returns a hint about the name of a file that does not exist: " (did you mean 'x.jpg'?)", or "" if
+// there is none.
 std::string missing_file_hint(const RowFile& file) {
   for (const char* suffix : {".jpg", ".jpeg", ".png", ".webp", ".JPG", ".JPEG", ".PNG"}) {
     if (is_regular(file.path + suffix))

@@ -25,8 +25,8 @@ namespace bv {
 // The keys that ManifestSource reads itself.
 inline constexpr KeyText kManifestKeys[] = {
     {"split_column", "string", "none",
-     "Name of the column, or the key, that says to which split each row belongs. The splits are "
-     "then its different values. Without it all rows are one split, which is called train, or all.",
+     "Name of the column or key with the split of each row. Its distinct values are the splits. "
+     "Without it, all rows are one split, called train or all.",
      "split", "-"}};
 
 // A file that a row names.

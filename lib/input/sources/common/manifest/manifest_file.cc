@@ -57,7 +57,7 @@ void ManifestFile::read_more() {
   buffer_.resize(old + size);
   if (file_.read(buffer_.data() + old, size, from) < size)
     throw Error(Exit::usage, name_, "became shorter while it was read");
-  if (from == 0 && size == file_.size()) return;  // a small file: there is no progress to see
+  if (from == 0 && size == file_.size()) return;  // a small file: no progress to show
   shown_ = true;
   log::progress(fmt::format("{}: {} of {} read", name_, human_bytes(static_cast<double>(from)),
                             human_bytes(static_cast<double>(file_.size()))));

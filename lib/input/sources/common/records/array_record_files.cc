@@ -22,7 +22,7 @@ std::span<const uint8_t> bytes_of(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<uint8_t>(), static_cast<size_t>(tensor.numel())};
 }
 
-// Returns the numbers in the fields 1, 2 and 3 of a message; 0 for those that are missing.
+// Returns the numbers in fields 1, 2 and 3 of a message; 0 for missing ones.
 std::array<uint64_t, 3> numbers_of(std::span<const uint8_t> bytes) {
   std::array<uint64_t, 3> numbers{};
   for (protobuf::Reader message(bytes); message.next();) {

@@ -7,14 +7,14 @@
 namespace bv {
 
 constexpr KeyText verify_key() {
-  return {"verify",
-          "'first_epoch' | 'always' | 'never'",
-          "first_epoch",
-          "When the checksum of an example is compared: when each process reads it for the first "
-          "time, whenever it reads it, or never. An example whose checksum is wrong counts as one "
-          "that cannot be read.",
-          "always",
-          "-"};
+  return {
+      "verify",
+      "'first_epoch' | 'always' | 'never'",
+      "first_epoch",
+      "When to verify the checksum of an example: when each process reads it for the first time, "
+      "whenever it reads it, or never. An example with a wrong checksum counts as unreadable.",
+      "always",
+      "-"};
 }
 
 inline VerifyRecords read_verify(const Config& config) {

@@ -36,7 +36,7 @@ uint64_t checksum(std::span<const uint8_t> bytes) {
   return highway_hash(key, bytes);
 }
 
-// Reads chunks piece by piece and leaves out the block headers.
+// Reads chunks piece by piece and skips the block headers.
 class RiegeliReader {
  public:
   RiegeliReader(const ShardFiles& files, size_t file, uint64_t file_size, uint64_t offset)
@@ -80,8 +80,8 @@ at::Tensor unpack(std::span<const uint8_t> part, bool packed) {
   return bytes;
 }
 
-// Unpacks the data of a simple chunk. It holds how it is packed, the size of the packed sizes, the
-// sizes of the records, and the records.
+// Unpacks the data of a simple chunk: the compression type, the size of the packed sizes, the sizes
+// of the records, and the records.
 RiegeliRecords unpack_simple(std::span<const uint8_t> data, uint64_t records) {
   if (data.empty()) fail("a chunk of records without data");
   const uint8_t packing = data[0];

@@ -71,8 +71,7 @@ at::Tensor texts_of(const std::vector<std::span<const uint8_t>>& values) {
   for (const std::span<const uint8_t> value : values) longest = std::max(longest, value.size());
   if (longest > 0 && values.size() > limits::kPaddedTextBytes / longest) {
     throw Error::bare(Exit::data,
-                      "holds texts that need more than 64 MiB when they are padded to equal "
-                      "lengths");
+                      "holds strings that need more than 64 MiB when padded to equal lengths");
   }
   std::vector<std::string> texts;
   for (const std::span<const uint8_t> value : values) texts.emplace_back(text_of(value));
@@ -139,7 +138,7 @@ TfExample::TfExample(std::span<const uint8_t> serialized) {
       features_.emplace_back(name, TfFeature(value));
     }
   }
-  // Of equal names the last one counts, as in protobuf's own maps.
+  // The last of equal names counts, as in protobuf's own maps.
   std::stable_sort(features_.begin(), features_.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   const auto repeated =

@@ -24,8 +24,8 @@ namespace {
 using nlohmann::json;
 using Kind = TfdsFeature::Kind;
 
-// NumPy's names of types. Tensors have no unsigned types beyond uint8: they become the next larger
-// signed one, and uint64 keeps its bits, as TFDS stores it.
+// NumPy's type names. Tensors have no unsigned types beyond uint8: these become the next larger
+// signed type, and uint64 keeps its bits, as TFDS stores it.
 std::optional<at::ScalarType> type_of(const std::string& name) {
   static const std::map<std::string, at::ScalarType> types = {
       {"bool", at::kBool},        {"uint8", at::kByte},    {"int8", at::kChar},
@@ -117,7 +117,7 @@ class FeaturesReader {
       if (type == "string" || type == "object") {
         feature.kind = Kind::text;
         if (feature.shape.size() + feature.sequence > 1)
-          return leave_out(feature.name, "it is a table of texts");
+          return leave_out(feature.name, "it is a table of strings");
       } else if (const std::optional<at::ScalarType> dtype_found = type_of(type)) {
         feature.dtype = *dtype_found;
         if (feature.raw && (type == "uint16" || type == "uint32"))
@@ -167,7 +167,7 @@ class FeaturesReader {
     return shape;
   }
 
-  // Reads the names that TFDS keeps beside the data: "objects-label.labels.txt".
+  // Reads the names that TFDS stores next to the data: "objects-label.labels.txt".
   std::vector<std::string> class_names(std::string name) const {
     std::replace(name.begin(), name.end(), '/', '-');
     const std::string file = folder_ + "/" + name + ".labels.txt";
@@ -187,13 +187,13 @@ class FeaturesReader {
 
 [[noreturn]] void fail(std::string_view why) { throw Error::bare(Exit::data, why); }
 
-// Returns the part of `record` that `bytes` is a view of.
+// Returns the part of `record` to which `bytes` points.
 at::Tensor part_of(const at::Tensor& record, std::span<const uint8_t> bytes) {
   const int64_t begin = bytes.data() - record.const_data_ptr<uint8_t>();
   return record.slice(0, begin, begin + std::ssize(bytes));
 }
 
-// Returns the only value of a feature of bytes.
+// Returns the only value of a bytes feature.
 std::span<const uint8_t> one(const std::vector<std::span<const uint8_t>>& values) {
   if (values.size() == 1) return values[0];
   fail(fmt::format("holds {} values, expected one", values.size()));

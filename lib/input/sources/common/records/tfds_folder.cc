@@ -214,8 +214,8 @@ TfdsFolder open_version(const std::string& folder, const std::string& wanted, co
   return opened;
 }
 
-// Returns the config of a data set that has no version of its own: the one that TFDS recorded as
-// the default, or the only one.
+// Returns the config of a data set without its own version: the one that TFDS recorded as the
+// default, or the only one.
 std::string default_config(const std::string& folder, const std::string& name, const Place& place) {
   const std::string metadata = folder + "/.config/metadata.json";
   if (file_exists(metadata)) {
@@ -260,10 +260,9 @@ TfdsFolder open_tfds(const std::string& name, const std::string& root, const Pla
   const std::string version = colon == std::string::npos ? "" : name.substr(colon + 1);
   const std::vector<std::string> parts = split(name.substr(0, colon), '/');
   if (parts.size() > 2 || !std::all_of(parts.begin(), parts.end(), is_word)) {
-    throw Error(Exit::usage, place,
-                fmt::format("'{}' is not a name of TFDS: expected name, name/config or "
-                            "name:version",
-                            name));
+    throw Error(
+        Exit::usage, place,
+        fmt::format("'{}' is not a TFDS name: expected name, name/config or name:version", name));
   }
   std::string folder = root + "/" + parts[0];
   if (!folder_exists(folder)) {

@@ -133,7 +133,7 @@ class LabelFinder {
   uint64_t field_ = 0;  // the number of the field that was entered last
 };
 
-// What the data of a record say about its label.
+// What a record's data contain about its label.
 struct FoundLabel {
   std::optional<int64_t> label;  // nullopt: not exactly one integer
   std::string problem;           // why the record is broken; empty if it is not
@@ -312,8 +312,8 @@ at::Tensor TfRecordFiles::read(int64_t record) const {
   const size_t file = file_of(record);
   const uint64_t offset = offsets_[record];
   const auto failed = [&](std::string_view why) { return Error(Exit::data, where(record), why); };
-  // The next record says how long this one is, so that one call reads all of it. The last record
-  // of a file needs two.
+  // The next record's offset gives this one's length, so that one call reads all of it. The last
+  // record of a file needs two.
   const bool last = record + 1 == ends_[file];
   uint64_t bytes = last ? kHead : offsets_[record + 1] - offset;
   if (!last && (bytes < kHead + kTail || bytes > limits::kRecordBytes + kHead + kTail))

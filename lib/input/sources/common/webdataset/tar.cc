@@ -34,7 +34,7 @@ std::string_view text_of(std::span<const uint8_t> block, TarField field) {
   return text.substr(0, text.find('\0'));
 }
 
-// Returns a number in octal digits, after blanks and before blanks or NULs; nullopt if the text is
+// Returns a number in octal digits, after blanks and before blanks or NULs; nullopt if the field is
 // not such a number.
 std::optional<uint64_t> octal(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
@@ -81,7 +81,7 @@ bool all_zero(std::span<const uint8_t> bytes) {
 
 std::string name_of(std::span<const uint8_t> block) {
   const std::string name(text_of(block, kName));
-  // GNU's magic is "ustar  ", and GNU has other fields in place of the prefix.
+  // GNU's magic is "ustar  ", and GNU uses other fields instead of the prefix.
   if (!raw(block, kMagic).starts_with(std::string_view("ustar\0", 6))) return name;
   const std::string_view prefix = text_of(block, kPrefix);
   return prefix.empty() ? name : fmt::format("{}/{}", prefix, name);
@@ -112,7 +112,7 @@ constexpr PackedFormat kPacked[] = {
      "xz", "unxz"},
 };
 
-// Says what a file is if it is not a tar; empty if its first bytes do not show that.
+// Returns the kind of a file that is not a tar; empty if its first bytes do not show it.
 std::string other_kind(std::span<const uint8_t> head) {
   if (std::string problem = wrong_file(head); !problem.empty()) return problem;
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
@@ -129,7 +129,7 @@ std::string other_kind(std::span<const uint8_t> head) {
 
 }  // namespace
 
-// What the headers before a member's own header say about the member.
+// A member's metadata from the headers before its own header.
 struct TarReader::Extended {
   bool any = false;
   std::optional<std::string> name, target;
@@ -190,7 +190,7 @@ std::span<const uint8_t> TarReader::header() {
   return {};
 }
 
-// Throws if the rest of the file is not zero: what is there would be lost silently.
+// Throws if the rest of the file is not zero: its content would be lost silently.
 void TarReader::check_tail(uint64_t offset) {
   while (offset < size_) {
     const std::span<const uint8_t> bytes = peek(offset, kWindow);
@@ -259,8 +259,7 @@ void TarReader::finish_member(TarMember& member, const Extended& extended) {
     fail(at_, "a file that begins in another volume: make the tar without --multi-volume");
 }
 
-// Reads the content of a header that describes the member after it, and moves at_ past that
-// content.
+// Reads a header that describes the next member, and moves at_ past it.
 void TarReader::read_extended(char type, uint64_t size, Extended& extended) {
   if (size > limits::kTarExtendedBytes)
     fail(at_, fmt::format("an extended header of {} bytes, more than {}", size,

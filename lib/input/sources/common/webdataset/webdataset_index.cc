@@ -47,7 +47,7 @@ SampleScanner::SampleScanner(const std::string& file, const SamplePlan& plan,
   more_ = advance();
 }
 
-// Goes to the next member that belongs to a sample.
+// Advances to the next member that belongs to a sample.
 bool SampleScanner::advance() {
   while (reader_.next(member_)) {
     if (member_.type == '5') continue;
@@ -135,7 +135,7 @@ void SampleScanner::add(ScannedSample& sample) {
   }
 }
 
-// Reads what the index needs of the content of member_. Throws Error(Exit::data).
+// Reads the parts of member_'s content that the index needs. Throws Error(Exit::data).
 void SampleScanner::look_inside(size_t planned, ScannedSample& sample) {
   const MemberKind kind = plan_.members[planned].kind;
   if (kind == MemberKind::image) {
@@ -181,7 +181,7 @@ void SampleScanner::check_complete(ScannedSample& sample) const {
 
 // ---- All files
 
-// The part of the index that one file makes.
+// One file's part of the index.
 struct SampleIndex::Scanned {
   std::vector<uint32_t> begins;
   std::vector<Place> places;

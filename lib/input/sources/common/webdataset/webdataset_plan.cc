@@ -140,7 +140,7 @@ class PlanMaker {
     plan_.features.push_back(std::move(feature));
   }
 
-  // Whether a value in JSON is the number or the name of a class: a number with a fraction is not.
+  // Whether a JSON value is a class number or class name: a number with a fraction is not.
   bool is_class_number(const PlannedFeature& feature, const PlannedMember& member) {
     if (feature.json_key.empty()) return false;
     const json& value = json_of(member.extension).at(feature.json_key);
@@ -194,10 +194,9 @@ class PlanMaker {
     }
     const std::optional<JsonType> type = json_type(*value);
     if (!type) {
-      first_.fail(
-          fmt::format("'{}': '{}' is {}, expected a number, true or false, a text or a "
-                      "list of numbers",
-                      member.extension, key, json_type_text(*value)));
+      first_.fail(fmt::format(
+          "'{}': '{}' is {}, expected a number, true or false, a string or a list of numbers",
+          member.extension, key, json_type_text(*value)));
     }
     return {.name = name, .json_key = key, .json = *type};
   }
@@ -325,11 +324,10 @@ int64_t ClassNumbers::number_of(std::string_view text) const {
   const bool minus = label.starts_with('-');
   const auto count = parse_count<int64_t>(std::string_view(label).substr(minus ? 1 : 0));
   if (!count && names_.empty() && plain_number(label).kind == PlainNumber::Kind::real) {
-    throw Error::bare(Exit::data,
-                      fmt::format("the label '{}' has a fraction, so it is no class number; write "
-                                  "numbers to predict into a json member, with a point (5.0) also "
-                                  "where they are whole",
-                                  printable(label)));
+    throw Error::bare(
+        Exit::data, fmt::format("the label '{}' has a fraction, so it is not a class number; write "
+                                "regression targets into a json member, always with a point (5.0)",
+                                printable(label)));
   }
   if (!count && names_.empty()) {
     throw Error::bare(Exit::data,

@@ -57,7 +57,7 @@ at::ScalarType dtype_of(const NpyHeader& header, std::string_view extension) {
 }
 
 const char* type_name(JsonType type) {
-  constexpr const char* kNames[] = {"a number", "true or false", "a text", "a list of numbers"};
+  constexpr const char* kNames[] = {"a number", "true or false", "a string", "a list of numbers"};
   return kNames[static_cast<int>(type)];
 }
 

@@ -24,7 +24,7 @@ void check_json_size(std::string_view extension, uint64_t size);
 nlohmann::json parse_json(std::string_view extension, std::string_view text);
 // Returns the type of a value; nullopt if it cannot become a feature.
 std::optional<JsonType> json_type(const nlohmann::json& value);
-// Returns "a text", "null" or "a list that holds more than numbers".
+// Returns "a string", "null" or "a list that holds more than numbers".
 std::string json_type_text(const nlohmann::json& value);
 // Returns whether a number, or one of a list of numbers, is not written as an integer.
 bool has_fraction(const nlohmann::json& value);

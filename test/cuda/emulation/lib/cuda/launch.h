@@ -1,5 +1,5 @@
-// Replaces lib/cuda/launch.h: runs one block after the other, each thread of a block as a thread of
-// the CPU. All threads of a block must call __syncthreads() equally often.
+// Replaces lib/cuda/launch.h: runs one block after the other, each thread of a block as a CPU
+// thread. All threads of a block must call __syncthreads() the same number of times.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@ namespace bv {
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 
-// Adds in the order of the GPU's shuffles.
+// Sums in the order of the GPU's shuffles.
 inline float warp_sum(float own) {
   __shared__ float all[kThreads];
   all[threadIdx.x] = own;
