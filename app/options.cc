@@ -52,7 +52,7 @@ CLI::App* add_export(CLI::App& app, Arguments& out, std::vector<std::string>& se
   exporter
       ->add_option("--format", out.format,
                    "npz, safetensors, onnx or timm (safetensors with timm's names, most models); "
-                   "default: by the suffix of --output")
+                   "default: from the suffix of --output")
       ->check(CLI::IsMember({"npz", "safetensors", "timm", "onnx"}));
   exporter->add_option("--image-size", out.image_size,
                        "image size of the model as HEIGHT,WIDTH[,CHANNELS], instead of that of the "
@@ -99,12 +99,12 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
                       "standard output; default: print a table");
   predict
       ->add_option("--format", out.format,
-                   "jsonl, csv or npz; default: by the suffix of --output, jsonl for -")
+                   "jsonl, csv or npz; default: from the suffix of --output, jsonl for -")
       ->check(CLI::IsMember({"jsonl", "csv", "npz"}));
   predict
       ->add_option("--top", out.top,
-                   "classes per image; default: 5 in files, 1 in the table (with multilabel the "
-                   "predicted ones)")
+                   "classes per image; default: 5 in files, and in the table 1, or with multilabel "
+                   "the predicted ones")
       ->check(integer_from(1));
   predict->add_option("--batch-size", out.batch_size, "images per batch; default: 64")
       ->check(CLI::Range(1, 65536));
@@ -144,8 +144,8 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
     return scaling->add_option(name, value, help)->check(CLI::PositiveNumber);
   };
   add("--compute-ms", given.compute_ms,
-      "milliseconds that one device takes for forward and backward of --examples examples, or by "
-      "default of a whole batch");
+      "milliseconds of forward and backward on one device, for --examples examples or else a whole "
+      "batch");
   add("--tflops", given.tflops,
       "instead of --compute-ms: sustained speed of a device in 10^12 operations per second");
   add("--update-ms", given.update_ms,
@@ -180,7 +180,7 @@ CLI::App* add_eval(CLI::App& app, Arguments& out, std::vector<std::string>& sets
   eval->add_flag("--best", out.best,
                  "evaluate only the best checkpoint (key `best`), and write no row");
   eval->add_option("--config", out.config,
-                   "YAML file with evaluators to run on the run's model; default: its own");
+                   "YAML file whose evaluators run on the run's model; default: the run's config");
   add_set(*eval, sets, "KEY=VALUE, e.g. evals.test.batch_size=100");
   eval->add_option("--output", out.output,
                    "folder for metrics.jsonl and report.html; default: eval/ in the workdir");
@@ -243,7 +243,7 @@ CLI::App* add_compare(CLI::App& app, Arguments& out) {
   compare->add_option("--sort", given.sort, "metric to sort the runs by; default: the main metric");
   compare
       ->add_option("--better", given.better,
-                   "higher or lower: which values come first; default: by the metric's name")
+                   "higher or lower: which values come first; default: from the metric's name")
       ->check(CLI::IsMember({"higher", "lower"}));
   CLI::Option* best =
       compare->add_flag("--best", given.best, "use the best value of all rows of a run");
@@ -276,7 +276,8 @@ void add_average(CLI::App& ckpt, Arguments& out) {
       ->excludes(steps);
   average->add_flag("--ema", out.ema, "average the EMA weights");
   average
-      ->add_option("--format", out.format, "npz or safetensors; default: by the suffix of --output")
+      ->add_option("--format", out.format,
+                   "npz or safetensors; default: from the suffix of --output")
       ->check(CLI::IsMember({"npz", "safetensors"}));
   average->add_option("--output", out.output, "file to write: *.npz or *.safetensors")->required();
 }

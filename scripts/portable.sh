@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/portable.sh FOLDER [PROGRAM...]: creates FOLDER, a copy of this build for another machine
-# without a package manager or network. FOLDER contains bvtrain, the CUDA plug-in if this build has
+# scripts/portable.sh FOLDER [PROGRAM...]: creates FOLDER, a copy of this build that runs on another
+# machine, where it needs no package manager and no network. FOLDER contains bvtrain, the CUDA plug-in if this build has
 # one, the other PROGRAMs (CMake targets, such as test_cuda), the shared libraries that a machine
 # without Debian's packages lacks, and configs/. LibTorch is not included: FOLDER/run finds it.
 #

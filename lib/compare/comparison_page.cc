@@ -215,7 +215,8 @@ std::string table(const Comparison& all, const std::vector<ConfigColumn>& column
       out += fmt::format("<p class=\"hint\">{} {}</p>\n", letter, escape_html(value));
   }
   return out +
-         "<p class=\"hint\">A group differs in its seed only. ± is the standard deviation (n - 1) "
+         "<p class=\"hint\">The runs of a group differ only in the seed. ± is the standard "
+         "deviation (n - 1) "
          "over its n finished runs. * marks an unfinished run: it does not count in the mean of "
          "finished runs, and is listed after them.</p>\n";
 }

@@ -212,7 +212,8 @@ std::string heading(const Comparison& all) {
   out += '\n';
   if (several) {
     out +=
-        "A group differs in its seed only; it shows mean ± standard deviation (n - 1) of its n "
+        "The runs of a group differ only in the seed; it shows mean ± standard deviation (n - 1) "
+        "of its n "
         "finished runs\n";
   }
   return out + '\n';

@@ -145,12 +145,12 @@ top | save_total_limit max_to_keep keep_last keep_checkpoint_max save_top_k | ma
     newest checkpoints are kept, as many as 'max_checkpoints_to_keep'; 'best' keeps the best one, and
     'keep_ckpt_steps' keeps some permanently
 top | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir workdir work_dir run_dir exp_dir
-    default_root_dir | - | the folder of a run is the flag '--workdir DIR'
+    default_root_dir | - | the folder of a run is given by '--workdir DIR'
 top | random_seed rng_seed manual_seed | seed | this is 'seed' here
 top | device devices gpus gpu accelerator num_gpus n_gpu cuda world_size num_nodes | - | the command line sets
     it: '--devices'
 top | strategy distributed ddp fsdp | sharding_strategy | '--devices' and '--nnodes' of the command line start
-    the processes; 'sharding_strategy' shards memory across them
+    the processes; 'sharding_strategy' shards state across them
 top | amp fp16 bf16 mixed_precision use_amp dtype half autocast fp32 | precision | this is 'precision: bf16' or
     'precision: float32' here
 top | compile torch_compile | - | there is no equivalent: a step is compiled code; leave it out
@@ -240,7 +240,7 @@ flag | opt_eps | optax.eps | -
 flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not multiply 'wd'
 flag | opt_betas | - | write --set optax.b1=0.9 --set optax.b2=0.999
 flag | clip_mode | - | gradients are clipped by their norm only, 'grad_clip_norm'
-flag | layer_decay | - | there is no layer-wise decay; 'lr_mults' scales the learning rate of parameters
+flag | layer_decay | - | there is no layer-wise decay; 'lr_mults' scales the learning rate by name
 flag | min_lr warmup_lr | - | a schedule multiplies 'lr': its warm-up begins at 0, 'decay_type: linear' ends at
     'end', and 'cosine' ends at 0
 flag | decay_epochs decay_milestones decay_rate | - | write 'schedule: {decay_type: stair, steps: [...], mults:

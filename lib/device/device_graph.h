@@ -1,4 +1,4 @@
-// A CUDA graph: work of a device that is recorded once and then launched as a whole, which saves
+// A CUDA graph: work of a device that is captured once and then launched as a whole, which saves
 // the host the time to launch each kernel.
 #pragma once
 
@@ -11,10 +11,10 @@ namespace bv {
 
 class DeviceGraph {
  public:
-  // Frees the memory that the work allocated while it was recorded.
+  // Frees the memory that the work allocated during the capture.
   virtual ~DeviceGraph() = default;
-  // Launches the recorded work on the current stream. It uses the same memory as when it was
-  // recorded.
+  // Launches the captured work on the current stream. It uses the same memory as during
+  // the capture.
   virtual void replay() = 0;
 };
 
@@ -22,7 +22,7 @@ class GraphRecorder {
  public:
   virtual ~GraphRecorder() = default;
   // Runs `work` on the stream on which record() records it. Call this before record(): CUDA's
-  // libraries allocate memory in their first calls, and such calls cannot be recorded.
+  // libraries allocate memory in their first calls, and such calls cannot be captured.
   virtual void run(const std::function<void()>& work) = 0;
   // Records what `work` starts, without computing it. Throws what `work` throws, or a
   // std::exception with the driver's reason. The device's memory then holds what it held before.

@@ -281,7 +281,7 @@ template <class V>
     return sum;
   }
 }
-// The maximum of sixteen numbers. If some are NaN, it may be any of them.
+// The maximum of sixteen numbers. If some are NaN, NaN or the maximum of the others.
 template <class V>
 [[gnu::always_inline]] inline float greatest_of(const V& x) {
   float all[kLanes], top;

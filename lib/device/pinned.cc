@@ -33,8 +33,8 @@ void* lock(size_t bytes) {
   static std::once_flag told;
   std::call_once(told, [&] {
     log::warn(
-        "cannot pin {} bytes of memory for copies to the GPU ({}): LibTorch allocates pinned "
-        "memory instead, in powers of two",
+        "cannot pin {} bytes of memory for copies to the GPU ({}): LibTorch's allocator is "
+        "used instead, which rounds sizes up to powers of two",
         bytes, why);
   });
   return nullptr;

@@ -106,8 +106,9 @@ class Retrieval : public Evaluator {
     } else if (images == texts) {
       owner_ = at::arange(texts, at::kLong);
     } else {
-      arrays_.refuse(fmt::format("no array '{}', which {} images and {} texts require",
-                                 correspondence_, images, texts));
+      arrays_.refuse(
+          fmt::format("no array '{}' with the image of each text, for {} images and {} texts",
+                      correspondence_, images, texts));
     }
     if (owner_.size(0) != texts) {
       arrays_.refuse(

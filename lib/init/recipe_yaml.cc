@@ -147,7 +147,7 @@ std::string evaluators(const DataFindings& found, const StarterRecipe& recipe, i
   if (found.any_broken()) text += "    skip_errors: true\n";
   if (recipe.ema > 0) text += "    ema: true\n";
   if (!found.test.empty()) {
-    text += "  # Only at the end, so that it guides no choice.\n";
+    text += "  # Only at the end, so that no choice is based on test data.\n";
     text += "  test: {<<: *val, data: " + data_yaml(found, found.data.train, found.test) +
             fmt::format(", log_epochs: {}, skip_first: true}}\n", recipe.epochs);
   }

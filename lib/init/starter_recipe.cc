@@ -132,9 +132,10 @@ void choose_cnn(const DataFindings& found, const CommonOps& ops, StarterRecipe& 
   add_op(recipe.train_pp,
          fmt::format("random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1]{})", ops.fill()));
   recipe.pp_hint =
-      grey ? "Images are shifted, turned and scaled a little, but not mirrored, because mirrored\n"
-             "digits and letters are other symbols. For things that may be mirrored add flip_lr."
-           : "";
+      grey
+          ? "Images are shifted, turned and scaled a little, but not mirrored, because mirrored\n"
+            "digits and letters are different symbols. For things that may be mirrored add flip_lr."
+          : "";
   recipe.batch_size = std::min<int64_t>(n, n < 500 ? 32 : n < 2000 ? 64 : 128);
   recipe.epochs = epochs_for(240000, 15, n, recipe.batch_size);
   recipe.optimizer = fmt::format(kAdam, 0.002, 0.05);

@@ -14,7 +14,7 @@ inline constexpr KeyText kSampleKey = {
     "sample",
     "'uniform' | 'balanced' | 'sqrt' | map of input.sample",
     "uniform",
-    "How often to draw each example. `uniform` draws each one once per epoch. `balanced` draws "
+    "How often to draw each example. `uniform` draws each one once per pass. `balanced` draws "
     "every class equally often, `sqrt` in proportion to the square root of its number of examples, "
     "and `{weights: w}` draws each example in proportion to its feature `w`. The length of an "
     "epoch stays the same. An example of a rare class comes again only after all others of its "

@@ -22,7 +22,7 @@ class PredictionText {
 
 // One JSON object per line and example: its file, its label if known, and the `top` most probable
 // classes, or "values": [3.5, 7]. With PredictedBatch::multilabel, or if not exactly one class is
-// right, the list `labels` replaces `label`. Beside `values`, this list holds the right values. An
+// right, the list `labels` replaces `label`. Beside `values`, this list holds the true values. An
 // image that could not be read has the keys `file` and `error` only.
 std::unique_ptr<PredictionText> json_lines(int64_t top);
 

@@ -79,7 +79,8 @@ const KeyTable run_keys(
       "1000"},
      {"keep_ckpt_{steps,examples,epochs,percent,seconds}", "float", "= only the last step",
       "Interval between two checkpoints that are never deleted, for example to compare the model "
-      "during training. The last step is kept too; with 0, none is. Give it in one unit (`percent` "
+      "at several points of the training. The last step is kept too; with 0, none is. Give it in "
+      "one unit (`percent` "
       "is a fraction of the run, 0 to 1).",
       "10000"},
      {"log_images_{steps,examples,epochs,percent,seconds}", "float", "none",
@@ -191,7 +192,8 @@ const KeyTable input_keys(
      {"batch_size", "int >= 1", "required",
       "Number of images per step over all processes. It must be a multiple of the number of "
       "processes, and at most the number of training examples. If memory runs out, raise "
-      "`grad_accum_steps` before you lower it, because the best learning rate depends on it."},
+      "`grad_accum_steps` before you lower the batch size, because the best learning rate depends "
+      "on the batch size."},
      kSampleKey,
      kQuarantineKey,
      {"shuffle", "bool", "true",

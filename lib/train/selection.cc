@@ -45,8 +45,8 @@ const KeyTable early_stop_keys(
      "finished. A larger patience, set later, continues it.",
      "{metric: val/loss, patience_epochs: 10}"},
     {{"patience_{steps,examples,epochs,percent}", "float", "required",
-      "How long the training continues after the best value. It ends at the first evaluation at "
-      "least this much later that is not better. Give it in one unit.",
+      "How long the training continues after the best value. It ends at the first evaluation that "
+      "is at least this much later and not better. Give it in one unit.",
       "10"},
      {"min_delta", "float >= 0", "0",
       "An improvement must beat the best value by more than this."}},

@@ -45,13 +45,13 @@ class TrainStep {
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
 
-  // From now on steps are recorded as a graph and repeated (lib/train/step_graph.h). With
+  // From now on steps are captured as a graph and replayed (lib/train/step_graph.h). With
   // StepConfig::nan_limit the graph ends before the update, because the host decides whether there
-  // is one. Returns why steps are not recorded if they cannot be, otherwise "".
+  // is one. Returns why steps are not captured if they cannot be, otherwise "".
   std::string use_graph(std::unique_ptr<GraphRecorder> recorder);
-  // Returns whether a later step will be recorded.
+  // Returns whether a later step will be captured.
   bool graph_is_due() const { return graph_ && graph_->is_due(); }
-  // Returns whether a step was recorded and is repeated now.
+  // Returns whether a step was captured and is replayed now.
   bool repeats_graph() const { return graph_ && graph_->is_recorded(); }
   // Called for a step whose loss or gradients are not finite. `before`: the weights are still those
   // before the step.

@@ -40,7 +40,8 @@ const KeyTable step_keys(
       "", "-"},
      {"rollback_examples", "int >= 1", "= those from the checkpoint to the bad step",
       "With `nan: rollback`, the number of training examples to skip after the return to a "
-      "checkpoint. By default none of the examples up to the bad step is used again in this epoch.",
+      "checkpoint. By default all up to and including the bad step, so that none is used "
+      "again in this epoch.",
       "", "-"},
      {"bucket_mb", "float 0<..1000000", "25",
       "Size in MiB of the gradient buckets that processes reduce during backward, at most 1000000. "

@@ -79,7 +79,7 @@ void StepGraph::agree(int64_t step, const Failure& failure) {
   const auto cannot = [&](const std::string& reason) {
     return Error(
         Exit::usage, "graph",
-        fmt::format("step {} cannot be captured as a CUDA graph: {}; `graph: off` captures none",
+        fmt::format("step {} cannot be captured as a CUDA graph: {}; `graph: off` trains without",
                     step, reason));
   };
   if (failure.error) throw cannot(failure.why);

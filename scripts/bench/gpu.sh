@@ -181,7 +181,7 @@ same_state() {  # NAME FOLDER FOLDER
   fi
 }
 
-# A separate evaluation process gives the same rows as the run, and predictions equal those of a CPU.
+# A separate evaluation process gives the same rows as the run, and predictions agree with those of a CPU.
 evaluate_and_predict() {
   local run=$work/evaluated on
   try "digits_vit with evaluators" 200 "$here/run" bvtrain --devices "$device" --config "$here/configs/digits_vit.yaml" \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Executes bvtrain @BUILD@. This is bin/bvtrain in the wheel and in the Debian package without
-# LibTorch. It looks for LibTorch in $BVTRAIN_LIBTORCH, then next to bvtrain in Python's packages, then
-# queries the python3 in the same folder. If LibTorch is missing, the dynamic loader would name only a
+# LibTorch. It looks for LibTorch in $BVTRAIN_LIBTORCH. If that is not set, it looks next to bvtrain in
+# Python's packages, and then queries the python3 in the same folder. If LibTorch is missing, the dynamic loader would name only a
 # library, no remedy. It starts a process only to query Python or to follow a symbolic link.
 fail() {
   printf 'bvtrain: error: %s\n' "$1" >&2
@@ -16,7 +16,7 @@ bin=${self%/*}
 for folder in "$bin"/../lib*/python3*/*-packages/bvtrain "$bin"/../bvtrain "$bin"/../lib/bvtrain; do
   [ ! -e "$folder/@BUILD@" ] || break
 done
-[ -e "$folder/@BUILD@" ] || fail "the files of bvtrain @BUILD@ are not found beside $self; install it again"
+[ -e "$folder/@BUILD@" ] || fail "the files of bvtrain @BUILD@ are not found next to $self; install it again"
 
 # Sets `version` to the version of the LibTorch in $1; "" if unknown.
 read_version() {

@@ -116,7 +116,7 @@ TEST_CASE("an unfinished run counts in no mean of finished ones, and stands behi
   CHECK(all.groups[1].provisional);
   CHECK(comparison_text(all, 200) ==
         R"(4 runs in 3 groups, by val/prec@1: last value, higher is better
-A group differs in its seed only; it shows mean ± standard deviation (n - 1) of its n finished runs
+The runs of a group differ only in the seed; it shows mean ± standard deviation (n - 1) of its n finished runs
 
 lr  seed  val/prec@1  n  status                       run
  1           0.8000   1  1 finished, 1 unfinished

@@ -39,7 +39,7 @@ TEST_CASE("every model trains over NCCL, or Gloo without a GPU, in a group of on
     CHECK(graph.step->use_graph(std::make_unique<FailingRecorder>()).empty());
     CHECK_THROWS_WITH(graph.train(3),
                       "graph: error: step 3 cannot be captured as a CUDA graph: it cannot be "
-                      "recorded; `graph: off` captures none");
+                      "recorded; `graph: off` trains without");
   }
   group->finish();
 }

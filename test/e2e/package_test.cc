@@ -186,7 +186,7 @@ TEST_CASE("the launcher says what is missing before the dynamic loader does") {
   std::filesystem::remove(launcher.packages + "/bvtrain/0.1.0-abc");
   const Finished lost = launcher.run(launcher.bin, torch);
   CHECK(lost.code == 2);
-  CHECK(lost.err == "bvtrain: error: the files of bvtrain 0.1.0-abc are not found beside " +
+  CHECK(lost.err == "bvtrain: error: the files of bvtrain 0.1.0-abc are not found next to " +
                         launcher.bin + "; install it again\n");
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("muon warns of a pattern without a kernel, and is refused where it has
   const Finished refused = dry_run("['.*']");
   CHECK(refused.code == 2);
   CHECK(refused.err ==
-        "error: optax_name: muon has nothing to do: no kernel is trained but those of "
+        "error: optax_name: muon has nothing to do: no kernels are trained except those of "
         "optax.adam_for; use 'optax_name: scale_by_adam'\n");
 }
 

@@ -214,8 +214,9 @@ TEST_CASE("wrong stored arrays are refused with the file") {
     return refusal("retrieval", file_key(file, more));
   };
   const std::string where = file + ": error: ";
-  CHECK(retrieval("") ==
-        where + "no array 'text_image_correspondence', which 4 images and 5 texts require");
+  CHECK(retrieval("") == where +
+                             "no array 'text_image_correspondence' with the image of each text, "
+                             "for 4 images and 5 texts");
   CHECK(retrieval("text_image_correspondence: owner") ==
         where + "'owner'[4] is 4, but there are 4 images");
   CHECK(retrieval("text_image_correspondence: short") ==

@@ -110,9 +110,10 @@ TEST_CASE("muon says when there is no kernel for it") {
   TinyModel model;
   const std::vector<int> groups = {0, 0, 0, 0};
   const FlatParams params(model, groups);
-  CHECK_THROWS_WITH(make("muon", "{adam_for: ['.*']}")->allocate(params),
-                    "error: optax_name: muon has nothing to do: no kernel is trained but those of "
-                    "optax.adam_for; use 'optax_name: scale_by_adam'");
+  CHECK_THROWS_WITH(
+      make("muon", "{adam_for: ['.*']}")->allocate(params),
+      "error: optax_name: muon has nothing to do: no kernels are trained except those of "
+      "optax.adam_for; use 'optax_name: scale_by_adam'");
 }
 
 }  // namespace bv::test

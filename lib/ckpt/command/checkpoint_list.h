@@ -1,4 +1,4 @@
-// The checkpoints of a run for people: their sizes, metric values, why they are kept and what is
+// A readable list of a run's checkpoints: their sizes, metric values, why they are kept and what is
 // wrong with them.
 #pragma once
 

@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-// Writes nothing if the write would block: nothing may be reading the pipe.
+// Writes nothing if the write would block, because perhaps nobody reads the pipe.
 void write_to_stderr(const std::string& text) {
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&out, 1, 0) != 1) return;

@@ -30,8 +30,8 @@ const KeyTable keys(
       "name must contain a `/`. Delete the folder when you no longer need it.",
       "/fast/bvtrain-cache"},
      {"gib", "float 0<..1048576", "required",
-      "Maximum size of the cache in GiB, for all processes of a host together. It must be free "
-      "when the run begins. An image takes height * width * channels bytes: 500x400 pixels in "
+      "Maximum size of the cache in GiB, for all processes of a host together. This much must be "
+      "free when the run begins. An image takes height * width * channels bytes: 500x400 pixels in "
       "colour are 0.6 MB, so 1000 of them take 0.56 GiB. If the cache fills up, the log shows what "
       "fraction of the images fits.",
       "8"},

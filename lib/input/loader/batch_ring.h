@@ -18,7 +18,7 @@ class BatchRing {
   // Allocates `batches` batches with the keys, dtypes and shapes of `prototype` (one example) and a
   // leading dimension batch_size. If `evaluation` is set, a batch also has `_mask` (bool) and `_id`
   // (int64), unless the prototype has them. Contents are undefined until written. `pinned` requests
-  // page-locked memory (needs CUDA). Throws Error(Exit::memory).
+  // pinned memory (needs CUDA). Throws Error(Exit::memory).
   BatchRing(const Example& prototype, int64_t batch_size, int batches, bool evaluation,
             bool pinned = false);
 

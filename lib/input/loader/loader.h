@@ -51,7 +51,7 @@ struct LoaderOptions {
   // Added to the position of every row. A run whose batch size was changed continues the stream
   // where it was.
   int64_t shift = 0;
-  // Batches are in page-locked memory, so that copies to a CUDA device can be asynchronous.
+  // Batches are in pinned memory, so that copies to a CUDA device can be asynchronous.
   bool pinned = false;
 };
 

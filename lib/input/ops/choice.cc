@@ -1,4 +1,4 @@
-// The op choice. If `n` is [least, most], it first draws how many entries to choose. Then it draws
+// The op choice. If `n` is [min, max], it first draws how many entries to choose. Then it draws
 // the entries by a partial Fisher-Yates shuffle, which takes one random number for each.
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
@@ -16,7 +16,7 @@ namespace {
 
 const KeyTable keys(
     "pp: choice",
-    {"Samples entries of a feature without replacement, for example one of several captions. "
+    {"Chooses random entries of a feature, each at most once, for example one of several captions. "
      "Entries lie along the first dimension; the feature may have any type and any shape but that "
      "of a scalar. The chosen entries keep their order.",
      "choice(n=4, key=['patches', 'positions'])", "pp/ops_general.py get_choice"},
@@ -32,7 +32,8 @@ const KeyTable keys(
       "of them; False makes it an error. With n='single', an example without entries is always an "
       "error."},
      {"inkey", "string | list of string", "= key",
-      "The feature or features to choose from, if the result gets other names. It replaces key."},
+      "The feature or features to choose from, if the result gets other names. Use it in place of "
+      "key."},
      {"outkey", "string | list of string", "= key",
       "Names of the results, as many as inkey has. '{key}' in a name stands for the name in inkey: "
       "'some_{key}' stores the choice from 'boxes' as 'some_boxes'."}});

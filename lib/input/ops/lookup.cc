@@ -22,8 +22,8 @@ const KeyTable keys(
      "lookup('ids.txt', sep=',', inkey='id', outkey='row')", "pp/ops_general.py get_lookup"},
     {{"mapping", "string", "required",
       "Local file of the table: an .npz file, or UTF-8 text with one entry per line. It is read at "
-      "the first example, and must not be larger than 1 GiB. A string with two numbers is an "
-      "error.",
+      "the first example, and must not be larger than 1 GiB. A string that is listed with two "
+      "different numbers is an error.",
       "'data/ids.txt'"},
      {"npzkey", "string", "fnames",
       "The array of strings in the .npz file. The number of a string is its index, from 0. It has "

@@ -29,7 +29,7 @@ const KeyTable keys("pp: pad_to_shape",
                       "and from 0 to 255 for uint8."},
                      {"where", "'before' | 'after' | 'both'", "after",
                       "Where to pad each dimension. 'both' pads half before and half after, and "
-                      "one more after if the number is odd."}},
+                      "one more after if their number is odd."}},
                     in_out_key_texts());
 
 // Where the input is placed in the output, both row-major, in elements.

@@ -24,8 +24,8 @@ const KeyTable keys(
     "input.data: csv",
     {"A CSV file with one row per image: one column names the file, and another has the label. The "
      "first line names the columns. Examples have `image`, the bytes of the file, which an op such "
-     "as `decode` must decode, and `label`. A label is a class number, a class name, which stands "
-     "for its index among the sorted names, or a floating-point regression target. Every other "
+     "as `decode` must decode, and `label`: a class number, the index of a class name among the "
+     "sorted names, or a floating-point regression target. Every other "
      "column becomes a feature of its name: an integer, a float32 or a string. Cells may be quoted "
      "as in RFC 4180. A missing image is noticed when it is read; in the first and last rows, at "
      "the start.",
@@ -44,8 +44,9 @@ const KeyTable keys(
       "in `classes` has a blank, blanks separate them. Examples then have `labels`: 1 for each "
       "class of the image and 0 for the others."},
      {"classes", "list of string", "[]",
-      "Class names in the order of their numbers; by default, the names are sorted. Any other name "
-      "in the column is then an error. With `multilabel`, give it for all data sets of a run, "
+      "Class names in the order of their numbers. Any other name in the column is an error. By "
+      "default, the sorted names of the column. With `multilabel`, give it for all data sets of a "
+      "run, "
       "because their files may have different classes.",
       "[cat, dog]"},
      {"folder", "string", "= the folder of the CSV file",

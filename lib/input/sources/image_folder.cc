@@ -30,8 +30,9 @@ namespace {
 const KeyTable keys(
     "input.data: image_folder",
     {"JPEG, PNG and WebP files in one folder per class. Examples have `image`, which an op such as "
-     "`decode` must decode, and `label`, the index of the class folder in sorted order, from 0, "
-     "unless `label` or `separator` changes it. A broken file and a class folder without images "
+     "`decode` must decode, and `label`, its index, from 0, in the sorted class folders of all "
+     "splits, unless `label` or `separator` changes it. A broken file and a class folder without "
+     "images "
      "are errors at the start, unless `skip_errors` allows them.",
      "name: image_folder\ndata_dir: data/flowers\nsplit: train"},
     {{"data_dir", "string", "required",

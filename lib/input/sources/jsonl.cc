@@ -24,7 +24,7 @@ constexpr KeyText kJsonlKeys[] = {
     {"fopen_keys", "string | list of string | map of string", "[]",
      "Keys whose values are file names, usually of images: examples have the bytes of the file in "
      "place of its name. Relative names start from the folder of the jsonl file. A mapping from "
-     "keys to folders gives each key a separate folder.",
+     "keys to folders sets the folder of each key.",
      "{image: data/images}"},
     {"download_keys", "list of string", "[]",
      "Not supported: an error unless empty. Download the files, and give the key of their names in "

@@ -165,7 +165,7 @@ class Muon : public Optimizer {
     }
     if (kernels_.empty()) {
       throw Error(Exit::usage, "",
-                  "optax_name: muon has nothing to do: no kernel is trained but those of "
+                  "optax_name: muon has nothing to do: no kernels are trained except those of "
                   "optax.adam_for; use 'optax_name: scale_by_adam'");
     }
     if (names_given_ && group.rank() == 0) warn_about_unused_patterns(params);

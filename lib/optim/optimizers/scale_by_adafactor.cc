@@ -27,15 +27,17 @@ namespace {
 
 constexpr TableText kText = {
     "Adafactor, which behaves like Adam with less memory: it keeps the average squared gradients "
-    "of a matrix as one number per row and column. With momentum in bfloat16, its state takes "
+    "of a matrix as one number per row and one per column. With momentum in bfloat16, its state "
+    "takes "
     "about 2 bytes per weight, Adam's 8. It suits large transformers.",
     "beta2_cap: 0.95", "optax.py scale_by_adafactor"};
 constexpr KeyText kKeys[] = {
     {"min_dim_size_to_factor", "int", "32",
-     "An array of weights keeps one number per row and column if its two largest dimensions have "
+     "An array of weights keeps one number per row and one per column if its two largest "
+     "dimensions have "
      "at least this size. Other arrays, such as biases, keep a number per weight, as in Adam."},
     {"decay_rate", "float > 0", "0.8",
-     "How fast the decay rate of the average squared gradient rises: in step t it is 1 - "
+     "Exponent in the decay rate of the average squared gradient, which in step t is 1 - "
      "t^-decay_rate, but at most `beta2_cap`."},
     {"beta2_cap", "float 0<..<1", "0.999",
      "Maximum decay rate of the average squared gradient, like `b2` of Adam. It must be above 0 "

@@ -51,7 +51,7 @@ std::vector<std::string> matching_files(const std::string& pattern, const Place&
   if (status == GLOB_NOMATCH)
     throw Error(Exit::usage, place, fmt::format("no file matches '{}'", pattern));
   if (status != 0)
-    throw Error(Exit::usage, place, fmt::format("cannot list the files of '{}'", pattern));
+    throw Error(Exit::usage, place, fmt::format("cannot list the files that match '{}'", pattern));
   std::sort(files.begin(), files.end());
   return files;
 }
