@@ -268,8 +268,9 @@ TEST_CASE("targets that cannot be learnt are found before the run") {
   squares.write_config(kNumbers);
   const Finished finished = run({"--config", squares.config, "--dry-run"});
   CHECK(finished.code == 2);
-  CHECK(finished.err.find("input.data: target 0 is 2.5 in all 40 training examples: there is "
-                          "nothing to learn, and it cannot be normalized") != std::string::npos);
+  CHECK(finished.err.find("input.data: target 0 is constant (2.5) in all 40 training "
+                          "examples: there is nothing to learn, and it cannot be normalized") !=
+        std::string::npos);
 }
 
 // Each process computes batches of the same shape, so its matrix products are bit-identical.
