@@ -14,7 +14,8 @@ namespace {
       fmt::format("was trained on images that {}; write pp, pp_fn and model_init yourself", why));
 }
 
-// An argument of value_range that is one number for all channels.
+// Returns an argument of the op value_range, or `fallback` if it is not given. Throws
+// Error(Exit::usage) if it is a list, with one number per channel.
 double bound(const Config& args, const char* name, double fallback, const std::string& origin) {
   if (args.is_list(name))
     refuse(origin, fmt::format("value_range scaled by channel ({} is a list)", name));

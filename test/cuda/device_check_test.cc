@@ -49,10 +49,11 @@ TEST_CASE("a fused kernel that fails is not used, but memory that runs out is no
                     return {};
                   }),
                   c10::OutOfMemoryError);
-  CHECK_THROWS_WITH(is_right([](const Tensors&) -> Tensors {
-                      throw std::runtime_error("CUDA: a product: out of memory");
-                    }),
-                    "CUDA: a product: out of memory");
+  CHECK_THROWS_WITH(
+      is_right([](const Tensors&) -> Tensors {
+        throw std::runtime_error("CUDA: a product: CUBLAS_STATUS_ALLOC_FAILED: out of memory");
+      }),
+      "CUDA: a product: CUBLAS_STATUS_ALLOC_FAILED: out of memory");
   CHECK_THROWS_AS(is_right([](const Tensors&) -> Tensors {
                     TORCH_CHECK(false, "CUDA error: out of memory");
                     return {};

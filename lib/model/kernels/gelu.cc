@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 constexpr int64_t kGrain = 1 << 14;  // elements; fewer are not worth a thread
 
 // Calls f(registers, i, count) for the elements from i to i + count - 1, within simd::dispatch().
-// There are sixteen, or fewer in a thread's last call. f also computes the last ones as a vector,
+// count is sixteen, or less in a thread's last call. f also computes the last ones as a vector,
 // so an element's result does not depend on its place.
 template <class F>
 void for_vectors(int64_t n, const F& f) {

@@ -21,7 +21,7 @@ const KeyTable sgd_keys(
     momentum_keys("accumulator_dtype", "float32"), kOptaxFactorKeys);
 
 constexpr TableText kPlainText = {
-    "Plain gradient descent: the update is the gradient. Also use it for runs that only evaluate.",
+    "Plain gradient descent: the update is the gradient. It also suits runs that only evaluate.",
     "", "optax.py make"};
 const KeyTable identity_keys("optax: identity", kPlainText, {});
 const KeyTable plain_sgd_keys("optax: big_vision.sgd", kPlainText, {});

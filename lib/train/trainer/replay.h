@@ -1,6 +1,6 @@
-// `bvtrain replay --workdir D`: trains again from the last checkpoint of a run, without changing
-// the run, until a step whose loss or gradients are not finite, and reports where the bad values
-// come from.
+// `bvtrain replay --workdir D`: repeats a run from its last checkpoint, without changing it.
+// Stops at the first step with a loss or gradient that is not finite, and reports where these
+// values come from.
 #pragma once
 
 #include <cstdint>
