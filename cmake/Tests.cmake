@@ -1,6 +1,6 @@
-# One Catch2 program per room, test_<room>, which links that room and those before it. Tests of the
-# whole binary are in test/e2e and get its path in $BVTRAIN. Code shared by the tests of several
-# rooms is in test/support.
+# One Catch2 program per module, test_<module>, which links that module and those before it. Tests
+# of the whole binary are in test/e2e and get its path in $BVTRAIN. Code shared by the tests of several
+# modules is in test/support.
 add_library(bv_catch OBJECT ${CMAKE_SOURCE_DIR}/test/main.cc)
 target_link_libraries(bv_catch PUBLIC bv::fmt_first)
 # Compiling tests with less optimisation takes a third less time.
@@ -26,35 +26,42 @@ file(READ ${CMAKE_SOURCE_DIR}/docs/extending.md readme)
 string(REGEX MATCH "```cpp\n([^`]*)```" found "${readme}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/readme_model.cc CONTENT "${CMAKE_MATCH_1}" @ONLY)
 
-function(bv_test room last)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${room}/*.cc)
-  if(room STREQUAL "models")
+function(bv_test_program module last)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${module}/*.cc)
+  if(module STREQUAL "models")
     list(APPEND sources ${CMAKE_BINARY_DIR}/readme_model.cc)
   endif()
-  if(NOT sources)
-    return()
-  endif()
-  if(room MATCHES "^(train|cuda)$")
+  if(module MATCHES "^(train|cuda)$")
     list(APPEND sources ${BV_WATCHERS})
   endif()
-  add_executable(test_${room} ${sources})
-  target_include_directories(test_${room} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_definitions(test_${room} PRIVATE BV_TEST_DIR="${CMAKE_SOURCE_DIR}/test"
+  add_executable(test_${module} ${sources})
+  target_include_directories(test_${module} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(test_${module} PRIVATE BV_TEST_DIR="${CMAKE_SOURCE_DIR}/test"
                              BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  target_compile_options(test_${room} PRIVATE ${BV_TEST_OPTIMISATION})
-  target_link_libraries(test_${room} PRIVATE bv_catch bv_test_support)
-  bv_link_rooms(test_${room} ${last})
-  if(NOT room MATCHES "^(util|config|report|compare)$")
-    target_precompile_headers(test_${room} REUSE_FROM bv_pch_test)
+  target_compile_options(test_${module} PRIVATE ${BV_TEST_OPTIMISATION})
+  target_link_libraries(test_${module} PRIVATE bv_catch bv_test_support)
+  bv_link_modules(test_${module} ${last})
+  if(NOT module MATCHES "^(util|config|report|compare)$")
+    target_precompile_headers(test_${module} REUSE_FROM bv_pch_test)
   endif()
-  add_test(NAME ${room} COMMAND test_${room})
-  set_tests_properties(${room} PROPERTIES TIMEOUT 2400
+endfunction()
+
+# Adds the test `name`, which runs test_<module> with the given arguments. With `ctest -j2` it has the
+# machine to itself, because most tests compute with two threads.
+function(bv_add_test name module)
+  add_test(NAME ${name} COMMAND test_${module} ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 2400 PROCESSORS 2
     ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>")
 endfunction()
 
-foreach(room util config report device distributed ckpt compare input model models tasks evals train export predict
+function(bv_test module last)
+  bv_test_program(${module} ${last})
+  bv_add_test(${module} ${module})
+endfunction()
+
+foreach(module util config report device distributed ckpt compare input model models tasks evals train export predict
              init help bench)
-  bv_test(${room} ${room})
+  bv_test(${module} ${module})
 endforeach()
 bv_test(params train)  # the tests of params and optim train a small model
 bv_test(optim train)
@@ -62,18 +69,16 @@ bv_test(cuda train)
 # Kernels are compiled for three instruction sets (lib/device/cpu_isa.h). The tests above use the
 # CPU's best one, these use the others.
 foreach(capability avx2 default)
-  foreach(room model models optim)
-    add_test(NAME ${room}_${capability} COMMAND test_${room})
-    set_tests_properties(${room}_${capability} PROPERTIES TIMEOUT 2400
-      ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>;ATEN_CPU_CAPABILITY=${capability}")
+  foreach(module model models optim)
+    bv_add_test(${module}_${capability} ${module})
+    set_property(TEST ${module}_${capability} APPEND PROPERTY
+                 ENVIRONMENT "ATEN_CPU_CAPABILITY=${capability}")
   endforeach()
 endforeach()
 bv_test(fuzz input)  # every fuzz target with its corpus; cmake/Fuzz.cmake builds them for libFuzzer
-if(TARGET test_cuda)
-  # Mock CUDA headers, with which the CPU can run the kernels, come before the real ones.
-  target_include_directories(test_cuda BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/test/cuda/emulation)
-endif()
-if(TARGET test_cuda AND TARGET bvtrain_cuda)
+# Mock CUDA headers, with which the CPU can run the kernels, come before the real ones.
+target_include_directories(test_cuda BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/test/cuda/emulation)
+if(TARGET bvtrain_cuda)
   add_dependencies(test_cuda bvtrain_cuda)
 endif()
 
@@ -97,15 +102,28 @@ add_custom_target(bv_emulated_links ALL DEPENDS bv_emulated_cuda bv_emulated_dri
 add_dependencies(bv_emulated_links bvtrain test_cuda)
 add_test(NAME emulated_cuda
          COMMAND ${BV_EMULATED}/test_cuda "[gpu],emulated*,every model*,a step that is not measured*")
-set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400
+set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 2
   ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
-bv_test(e2e bench)
-if(TARGET test_e2e)
-  add_dependencies(test_e2e bvtrain bv_emulated_links)
-endif()
+
+# Tests of the whole binary mostly wait for processes that start, so two halves run at a time.
+bv_test_program(e2e bench)
+add_dependencies(test_e2e bvtrain bv_emulated_links)
+file(GLOB e2e_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/test/e2e
+     ${CMAKE_SOURCE_DIR}/test/e2e/*_test.cc)
+set(half 0)
+foreach(source ${e2e_sources})
+  cmake_path(GET source STEM file)
+  list(APPEND e2e_half_${half} "[#${file}]~[.]")  # without hidden tests
+  math(EXPR half "1 - ${half}")
+endforeach()
+foreach(half 0 1)
+  list(JOIN e2e_half_${half} "," filter)
+  bv_add_test(e2e_${half} e2e --filenames-as-tags "${filter}")
+  set_tests_properties(e2e_${half} PROPERTIES PROCESSORS 1)
+endforeach()
 
 # Measures a step without a loader; scripts/bench/gpu.sh packs it for machines with a GPU.
 add_executable(step_bench ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/step_bench.cc
                ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/product_times.cc)
 target_include_directories(step_bench PRIVATE ${CMAKE_SOURCE_DIR})
-bv_link_rooms(step_bench train)
+bv_link_modules(step_bench train)

@@ -1,1 +1,1 @@
-// Stands in for a room without sources.
+// Stands in for a module without sources.

@@ -1,4 +1,4 @@
-// Precompiled for every room that uses LibTorch. Sources still include what they use.
+// Precompiled for every module that uses LibTorch. Sources still include what they use.
 #pragma once
 #include <algorithm>
 #include <array>

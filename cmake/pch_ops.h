@@ -1,4 +1,4 @@
-// Precompiled for the rooms that compute with tensors.
+// Precompiled for the modules that compute with tensors.
 #pragma once
 #include "pch.h"
 

@@ -1,4 +1,4 @@
-// Precompiled for the tests of the rooms that use LibTorch.
+// Precompiled for the tests of the modules that use LibTorch.
 #pragma once
 #include "pch.h"
 

@@ -10,19 +10,19 @@ cd "$root"
 lint_include_order() {
   awk '
     BEGIN {
-      n = split("util config report device distributed ckpt compare input model tasks evals params optim train export predict init help bench cuda", rooms, " ")
-      for (i = 1; i <= n; ++i) rank[rooms[i]] = i
+      n = split("util config report device distributed ckpt compare input model tasks evals params optim train export predict init help bench cuda", modules, " ")
+      for (i = 1; i <= n; ++i) rank[modules[i]] = i
       models["util"] = models["config"] = models["model"] = 1
     }
     match($0, /^#include "lib\/[a-z]+\//) {
       included = substr($0, RSTART + 14, RLENGTH - 15)
       split(FILENAME, part, "/")
-      room = part[1] == "lib" ? "lib/" part[2] : part[1]
+      module = part[1] == "lib" ? "lib/" part[2] : part[1]
       if (part[1] == "models") bad = !(included in models)
       else if (part[1] == "lib") bad = !(included in rank) || rank[included] > rank[part[2]]
       else bad = 0
       if (bad) {
-        printf "%s:%d: error: %s may not include lib/%s\n", FILENAME, FNR, room, included
+        printf "%s:%d: error: %s may not include lib/%s\n", FILENAME, FNR, module, included
         status = 1
       }
     }

@@ -49,4 +49,4 @@ if [[ -n ${browser:-} ]]; then
   fi
 fi
 cd "$root/build/release"
-exec ctest --output-on-failure "$@"
+exec ctest -j2 --output-on-failure "$@"  # cmake/Tests.cmake says what runs side by side

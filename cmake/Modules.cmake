@@ -1,10 +1,10 @@
-# bv_room(name LIBS ... [DIR folder]): adds the object library bv_<name> of all sources in lib/<name>
-# or DIR and their subfolders. New files are found without editing a list. Rooms are object
+# bv_module(name LIBS ... [DIR folder]): adds the object library bv_<name> of all sources in lib/<name>
+# or DIR and their subfolders. New files are found without editing a list. Modules are object
 # libraries, because the linker would drop sources that only register a class from a static archive.
-set(BV_ROOMS "" CACHE INTERNAL "rooms in order")
+set(BV_MODULES "" CACHE INTERNAL "modules in order")
 
 # Adds a precompiled header. Loading a large one takes seconds for every source, so there are three:
-# pch.h for most rooms, pch_ops.h with the operators for rooms that compute with tensors, and
+# pch.h for most modules, pch_ops.h with the operators for modules that compute with tensors, and
 # pch_test.h with all of ATen and Catch2 for tests.
 function(bv_add_pch name header)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
@@ -18,34 +18,34 @@ bv_add_pch(bv_pch_ops pch_ops.h)
 set(BV_TEST_OPTIMISATION -O1)
 bv_add_pch(bv_pch_test pch_test.h ${BV_TEST_OPTIMISATION})
 
-function(bv_room name)
-  cmake_parse_arguments(ROOM "" "DIR" "LIBS" ${ARGN})
-  if(NOT ROOM_DIR)
-    set(ROOM_DIR lib/${name})
+function(bv_module name)
+  cmake_parse_arguments(MODULE "" "DIR" "LIBS" ${ARGN})
+  if(NOT MODULE_DIR)
+    set(MODULE_DIR lib/${name})
   endif()
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${ROOM_DIR}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${MODULE_DIR}/*.cc)
   if(NOT sources)
     set(sources ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
   endif()
   if(name STREQUAL util AND BVTRAIN_SANITIZE STREQUAL "thread")
-    list(APPEND sources ${CMAKE_SOURCE_DIR}/cmake/tsan_openmp.cc)  # all programs link this room
+    list(APPEND sources ${CMAKE_SOURCE_DIR}/cmake/tsan_openmp.cc)  # all programs link this module
   endif()
   add_library(bv_${name} OBJECT ${sources})
   target_include_directories(bv_${name} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_link_libraries(bv_${name} PUBLIC bv::fmt_first bv::fmt Threads::Threads ${ROOM_LIBS})
+  target_link_libraries(bv_${name} PUBLIC bv::fmt_first bv::fmt Threads::Threads ${MODULE_LIBS})
   if(name MATCHES "^(model|models|evals)$")
     target_precompile_headers(bv_${name} REUSE_FROM bv_pch_ops)
   elseif(NOT name MATCHES "^(util|config|report|device|distributed|compare)$")
     target_precompile_headers(bv_${name} REUSE_FROM bv_pch)
   endif()
-  set(BV_ROOMS ${BV_ROOMS};${name} CACHE INTERNAL "rooms in order")
+  set(BV_MODULES ${BV_MODULES};${name} CACHE INTERNAL "modules in order")
 endfunction()
 
-# Links the objects of every room up to and including `last`.
-function(bv_link_rooms target last)
-  foreach(room ${BV_ROOMS})
-    target_link_libraries(${target} PRIVATE bv_${room})
-    if(room STREQUAL last)
+# Links the objects of every module up to and including `last`.
+function(bv_link_modules target last)
+  foreach(module ${BV_MODULES})
+    target_link_libraries(${target} PRIVATE bv_${module})
+    if(module STREQUAL last)
       break()
     endif()
   endforeach()
