@@ -55,13 +55,17 @@ std::vector<ComparedMetric> choose_metrics(const std::vector<RunRecord>& runs,
   return metrics;
 }
 
-// Orders seeds numerically, if they are numbers.
-bool seed_before(const RunRecord& a, const RunRecord& b) {
+// Orders runs by seed, numerically if seeds are numbers, and then by fold.
+bool comes_before(const RunRecord& a, const RunRecord& b) {
   const auto number = [](const RunRecord& run) {
     const auto seed = nlohmann::json::parse(run.seed, nullptr, false);
     return seed.is_number() ? seed.get<double>() : 0.0;
   };
-  return std::tuple(number(a), a.seed, a.workdir) < std::tuple(number(b), b.seed, b.workdir);
+  const auto key = [&](const RunRecord& run) {
+    return std::tuple(number(run), std::string_view(run.seed), run.fold.size(),
+                      std::string_view(run.fold), std::string_view(run.workdir));
+  };
+  return key(a) < key(b);
 }
 
 std::vector<RunGroup> group_runs(const std::vector<RunRecord>& runs) {
@@ -70,7 +74,7 @@ std::vector<RunGroup> group_runs(const std::vector<RunRecord>& runs) {
   std::vector<RunGroup> groups;
   for (auto& [config, indices] : members) {
     std::sort(indices.begin(), indices.end(),
-              [&](size_t a, size_t b) { return seed_before(runs[a], runs[b]); });
+              [&](size_t a, size_t b) { return comes_before(runs[a], runs[b]); });
     groups.push_back({indices, {}, false, 0});
   }
   return groups;
@@ -117,16 +121,16 @@ auto sort_key(const Comparison& all, const RunGroup& group) {
                     std::string_view(all.runs[group.runs[0]].workdir));
 }
 
-void warn_of_same_seeds(Comparison& all) {
+void warn_of_repeated_runs(Comparison& all) {
   for (const RunGroup& group : all.groups) {
     for (size_t i = 1; i < group.runs.size(); ++i) {
       const RunRecord& a = all.runs[group.runs[i - 1]];
       const RunRecord& b = all.runs[group.runs[i]];
-      if (a.seed != b.seed) continue;
+      if (a.seed != b.seed || a.fold != b.fold) continue;
       all.warnings.push_back(fmt::format(
-          "{}: warning: has the same config and seed as {}; the group's n and standard deviation "
+          "{}: warning: has the same config{} and seed as {}; the group's n and standard deviation "
           "count both",
-          b.workdir, a.workdir));
+          b.workdir, a.fold.empty() ? "" : ", fold", a.workdir));
     }
   }
 }
@@ -180,6 +184,11 @@ const MetricSeries::StepValue* Comparison::value_of(size_t run, size_t metric) c
   return metrics[metric].lower_is_better ? &found->second.min : &found->second.max;
 }
 
+bool Comparison::has_folds() const {
+  return std::any_of(runs.begin(), runs.end(),
+                     [](const RunRecord& run) { return !run.fold.empty(); });
+}
+
 std::string Comparison::config_value(const RunGroup& group, size_t key) const {
   const FlatConfig& config = runs[group.runs[0]].config;
   const auto found = config.find(keys[key]);
@@ -201,7 +210,7 @@ Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options) {
   std::stable_sort(all.groups.begin(), all.groups.end(), [&](const RunGroup& a, const RunGroup& b) {
     return sort_key(all, a) < sort_key(all, b);
   });
-  warn_of_same_seeds(all);
+  warn_of_repeated_runs(all);
   warn_of_missing_values(all);
   return all;
 }

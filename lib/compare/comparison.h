@@ -1,5 +1,5 @@
-// Compares runs: groups those that differ only in their seed, computes mean and standard deviation
-// of their metrics, and sorts the groups by one metric.
+// Compares runs: groups those that differ only in their seed or fold, computes mean and standard
+// deviation of their metrics, and sorts the groups by one metric.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct ComparedMetric {
 };
 
 struct RunGroup {
-  std::vector<size_t> runs;     // indices, by seed
+  std::vector<size_t> runs;     // indices, by seed and fold
   std::vector<Spread> spreads;  // by metric, over the finished runs
   // No run has finished, so the spreads are over what the unfinished runs have measured so far.
   bool provisional = false;
@@ -53,6 +53,8 @@ struct Comparison {
 
   // Returns the value of a metric for a run, with its step; null if the run has not measured it.
   const MetricSeries::StepValue* value_of(size_t run, size_t metric) const;
+  // Returns whether any run has one fold of cross-validation as its data.
+  bool has_folds() const;
   // Returns the JSON text of keys[key] in a group, "" if it has no such key.
   std::string config_value(const RunGroup& group, size_t key) const;
 };

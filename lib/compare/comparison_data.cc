@@ -69,6 +69,7 @@ std::string run_json(const Comparison& all, size_t index) {
   JsonObject out;
   out.add("workdir", json_string(run.workdir));
   out.add("seed", run.seed.empty() ? "null" : run.seed);
+  out.add("fold", run.fold.empty() ? "null" : json_string(run.fold));
   out.add("status", json_string(kind_name(run.status.kind)));
   if (run.status.code != 0) out.add("exit_code", run.status.code);
   out.add("step", run.status.step);
@@ -115,7 +116,8 @@ std::string group_json(const Comparison& all, const RunGroup& group, int64_t ran
 std::string comparison_csv(const Comparison& all) {
   std::vector<std::string> names{"rank", "workdir"};
   names.insert(names.end(), all.keys.begin(), all.keys.end());
-  for (const char* name : {"seed", "status", "step", "total_steps"}) names.emplace_back(name);
+  for (const char* name : {"seed", "fold", "status", "step", "total_steps"})
+    names.emplace_back(name);
   for (const ComparedMetric& metric : all.metrics) {
     for (const char* what : {"", " mean", " std", " n"}) names.push_back(metric.name + what);
   }
@@ -131,6 +133,7 @@ std::string comparison_csv(const Comparison& all) {
         fields.push_back(value.empty() ? "" : value_text(value));
       }
       fields.push_back(run.seed.empty() ? "" : value_text(run.seed));
+      fields.push_back(run.fold);
       fields.emplace_back(kind_name(run.status.kind));
       fields.push_back(fmt::format("{}", run.status.step));
       fields.push_back(run.status.total ? fmt::format("{}", *run.status.total) : "");

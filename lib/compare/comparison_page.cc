@@ -132,7 +132,7 @@ std::string charts(const Comparison& all, const std::vector<ConfigColumn>& colum
   if (out.empty()) return "<p>Nothing has been measured yet.</p>\n";
   std::string hint = "Long curves are smoothed. ";
   if (all.groups.size() < all.runs.size())
-    hint += "Thin lines are runs, thick ones the mean over the seeds of a group. ";
+    hint += "Thin lines are runs, thick ones the mean of a group. ";
   if (all.groups.size() > kColoredGroups)
     hint += fmt::format("The best {} groups have colours, the others are grey. ", kColoredGroups);
   return "<p class=\"hint\">" + hint + "</p>\n<div class=\"charts\">\n" + out + "</div>\n";
@@ -173,7 +173,8 @@ std::string run_row(const Comparison& all, size_t index, const std::string& left
                 finished ? kNumber : kOpenNumber);
   }
   return out + cell("") + cell(run.status.text(), finished ? "" : kOpen) + config +
-         cell(value_text(run.seed), kNumber) + cell(run.name) + "</tr>\n";
+         cell(value_text(run.seed), kNumber) +
+         (all.has_folds() ? cell(fold_text(run), kNumber) : "") + cell(run.name) + "</tr>\n";
 }
 
 std::string group_rows(const Comparison& all, const std::vector<ConfigColumn>& columns, size_t i) {
@@ -189,8 +190,8 @@ std::string group_rows(const Comparison& all, const std::vector<ConfigColumn>& c
     out += cell(text, group.provisional ? kOpenNumber : kNumber);
   }
   const std::string n = group.spreads.empty() ? "" : fmt::format("{}", group.spreads[0].n);
-  out +=
-      cell(n, kNumber) + cell(group_status(all, group)) + config + cell("") + cell("") + "</tr>\n";
+  out += cell(n, kNumber) + cell(group_status(all, group)) + config + cell("") +
+         (all.has_folds() ? cell("") : "") + cell("") + "</tr>\n";
   const std::string no_config = config_cells(columns, std::nullopt);
   for (const size_t run : group.runs) out += run_row(all, run, cell(""), no_config);
   return out;
@@ -206,6 +207,7 @@ std::string table(const Comparison& all, const std::vector<ConfigColumn>& column
   head("status", "");
   for (const ConfigColumn& column : columns) head(column.key, kNumber);
   head("seed", kNumber);
+  if (all.has_folds()) head("fold", kNumber);
   head("run", "");
   out += "</tr>\n";
   for (size_t i = 0; i < all.groups.size(); ++i) out += group_rows(all, columns, i);
@@ -214,10 +216,9 @@ std::string table(const Comparison& all, const std::vector<ConfigColumn>& column
     for (const auto& [letter, value] : column.legend)
       out += fmt::format("<p class=\"hint\">{} {}</p>\n", letter, escape_html(value));
   }
-  return out +
-         "<p class=\"hint\">The runs of a group differ only in the seed. ± is the standard "
-         "deviation (n - 1) "
-         "over its n finished runs. * marks an unfinished run: it does not count in the mean of "
+  return out + "<p class=\"hint\">The runs of a group differ only in the " + repeated_text(all) +
+         ". ± is the standard deviation (n - 1) over its n finished runs. * marks an unfinished "
+         "run: it does not count in the mean of "
          "finished runs, and is listed after them.</p>\n";
 }
 

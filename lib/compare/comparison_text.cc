@@ -167,6 +167,11 @@ std::vector<TextColumn> result_part(const Comparison& all, const std::vector<Tab
     for (const TableRow& row : rows)
       out.back().cells.push_back(row.run ? value_text(all.runs[*row.run].seed) : "");
   }
+  if (all.has_folds()) {
+    out.push_back({{"fold"}, true});
+    for (const TableRow& row : rows)
+      out.back().cells.push_back(row.run ? fold_text(all.runs[*row.run]) : "");
+  }
   for (size_t metric = 0; metric < all.metrics.size(); ++metric)
     out.push_back(metric_column(all, rows, metric));
   if (several) {
@@ -211,10 +216,10 @@ std::string heading(const Comparison& all) {
   out += all.metrics.empty() ? "; nothing has been measured yet" : ", by " + sort_text(all);
   out += '\n';
   if (several) {
-    out +=
-        "The runs of a group differ only in the seed; it shows mean ± standard deviation (n - 1) "
-        "of its n "
-        "finished runs\n";
+    out += fmt::format(
+        "The runs of a group differ only in the {}; it shows mean ± standard deviation (n - 1) of "
+        "its n finished runs\n",
+        repeated_text(all));
   }
   return out + '\n';
 }
@@ -243,6 +248,12 @@ std::string sort_text(const Comparison& comparison) {
   return fmt::format("{}: {} value, {} is better", printable(metric.name, kUnlimited),
                      comparison.value == MetricValue::last ? "last" : "best",
                      metric.lower_is_better ? "lower" : "higher");
+}
+
+std::string fold_text(const RunRecord& run) { return run.fold.empty() ? "-" : run.fold; }
+
+std::string repeated_text(const Comparison& comparison) {
+  return comparison.has_folds() ? "seed or fold" : "seed";
 }
 
 std::string group_status(const Comparison& comparison, const RunGroup& group) {

@@ -10,6 +10,10 @@ namespace bv {
 
 // Returns "test/prec@1, last value, higher is better": what sorts the table.
 std::string sort_text(const Comparison& comparison);
+// Returns the run's fold as the table shows it.
+std::string fold_text(const RunRecord& run);
+// Returns in what the runs of a group may differ: "seed" or "seed or fold".
+std::string repeated_text(const Comparison& comparison);
 // Returns "2 finished, 1 unfinished"; for a single run, its progress.
 std::string group_status(const Comparison& comparison, const RunGroup& group);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "lib/util/json_text.h"
 #include "lib/util/text.h"
@@ -57,6 +59,21 @@ FlatConfig flat_config(const Config& config, const std::string& text) {
   flatten(Json::parse(config.json()), "", flat);
   drop_default_threads(config, "", split(text, '\n'), flat);
   return flat;
+}
+
+std::string take_fold(FlatConfig& config) {
+  static const std::regex fold(R"((\bfold +)(\d+)/(\d+))");
+  std::set<std::string> named;
+  FlatConfig without;
+  for (const auto& [key, value] : config) {
+    if (key != "split" && !key.ends_with(".split")) continue;
+    for (std::sregex_iterator match(value.begin(), value.end(), fold), end; match != end; ++match)
+      named.insert((*match)[2].str() + "/" + (*match)[3].str());
+    without[key] = std::regex_replace(value, fold, "$1*/$3");
+  }
+  if (named.size() != 1) return "";
+  for (auto& [key, value] : without) config[key] = std::move(value);
+  return *named.begin();
 }
 
 std::string value_text(const std::string& json) {

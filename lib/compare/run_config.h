@@ -17,6 +17,11 @@ using FlatConfig = std::map<std::string, std::string>;
 // that default to the number of cores of the machine.
 FlatConfig flat_config(const Config& config, const std::string& text);
 
+// Returns the fold of cross-validation that the config's splits name: "2/5" for train[not fold 2/5]
+// and train[fold 2/5]. Replaces its number by * in the splits, so that runs of different folds have
+// equal configs. Returns "", and changes nothing, if no split names a fold or if several are named.
+std::string take_fold(FlatConfig& config);
+
 // Returns a value as people write it: "-" for an absent one (""), and texts without quotes unless
 // they look like another value.
 std::string value_text(const std::string& json);

@@ -69,6 +69,7 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
       run.seed = seed->second;
       run.config.erase(seed);
     }
+    run.fold = take_fold(run.config);
     const nlohmann::json run_json = peek_run_json(workdir.run_json());
     add_history(run_json, run.config);
     const auto changes = run_json.value("config_changes", nlohmann::json::array());

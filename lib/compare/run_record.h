@@ -14,8 +14,10 @@ namespace bv {
 struct RunRecord {
   std::string workdir;  // as it was given or found
   std::string name;     // the workdir without the folders that all workdirs begin with
-  FlatConfig config;    // without the seed, with what a restart replaced ("lr until step 100")
+  FlatConfig config;    // without the seed and the fold's number, with what a restart replaced
+                        // ("lr until step 100")
   std::string seed;     // as JSON; "" if the config has none
+  std::string fold;     // of cross-validation: "2/5"; "" if there is none
   RunStatus status;
   MetricScan metrics;
 };

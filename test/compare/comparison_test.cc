@@ -246,20 +246,69 @@ TEST_CASE("the same seed twice in a group is told") {
                                (runs.dir / "a; the group's n and standard deviation count both"));
 }
 
+TEST_CASE("the runs of a cross-validation are a group") {
+  const Workdirs runs;
+  const auto config = [](int fold, double lr) {
+    return fmt::format(
+        "seed: 0\nlr: {0}\ninput: {{data: {{split: 'train[not fold {1}/10]'}}}}\n"
+        "evals: {{val: {{data: {{split: 'train[fold {1}/10]'}}}}}}\n",
+        lr, fold);
+  };
+  runs.run("x", config(10, 0.1), {0.5});
+  runs.run("y", config(2, 0.1), {0.7});
+  runs.run("z", config(2, 0.2), {0.8});
+  const Comparison all = runs.compared();
+  CHECK(all.warnings.empty());
+  CHECK(all.keys == Names{"lr"});
+  REQUIRE(all.groups.size() == 2);
+  CHECK(all.groups[1].spreads[0].mean == Approx(0.6));
+  CHECK(comparison_text(all, 200) ==
+        R"(3 runs in 2 groups, by val/prec@1: last value, higher is better
+The runs of a group differ only in the seed or fold; it shows mean ± standard deviation (n - 1) of its n finished runs
+
+ lr  seed   fold       val/prec@1  n  status      run
+0.2     0   2/10  0.8000              finished    z
+0.1               0.6000 ± 0.1414  2  2 finished
+        0   2/10  0.7000              finished    y
+        0  10/10  0.5000              finished    x
+)");
+  CHECK(contains(comparison_csv(all), "/y,0.1,0,2/10,finished,"));
+  CHECK(contains(comparison_json(all), "\"fold\": \"10/10\","));
+  CHECK(contains(comparison_page(all), "<td class=\"number\">10/10</td>"));
+
+  runs.run("again", config(2, 0.2), {0.9});
+  const std::vector<std::string> warnings = runs.compared().warnings;
+  REQUIRE(warnings.size() == 1);
+  CHECK(contains(warnings[0], "z: warning: has the same config, fold and seed as "));
+}
+
+TEST_CASE("splits of different folds in one config are compared as they are") {
+  FlatConfig config = {{"input.data.split", "\"train[fold 1/5]\""},
+                       {"evals.val.data.split", "\"train[fold 2/5]\""}};
+  const FlatConfig before = config;
+  CHECK(take_fold(config).empty());
+  CHECK(config == before);
+  config["evals.val.data.split"] = "\"train[not fold 1/5]+extra\"";
+  CHECK(take_fold(config) == "1/5");
+  CHECK(config == FlatConfig{{"input.data.split", "\"train[fold */5]\""},
+                             {"evals.val.data.split", "\"train[not fold */5]+extra\""}});
+}
+
 TEST_CASE("a comparison as CSV and JSON") {
   const Workdirs runs;
   runs.run("a", "seed: 0\npp: 'a(1, 2)'\n", {0.5});
   runs.run("b", "seed: 1\npp: 'a(1, 2)'\n", {0.25});
   runs.run("c", "seed: 1\n", {}, /*finished=*/false);
   const Comparison all = runs.compared();
-  CHECK(comparison_csv(all) ==
-        "rank,workdir,pp,seed,status,step,total_steps,val/prec@1,val/prec@1 mean,val/prec@1 std,"
-        "val/prec@1 n\n1," +
-            runs.dir.path() + "/a,\"a(1, 2)\",0,finished,40,40,0.5,0.375," +
-            fmt::format("{}", spread_of({0.5, 0.25}).deviation) + ",2\n1," + runs.dir.path() +
-            "/b,\"a(1, 2)\",1,finished,40,40,0.25,0.375," +
-            fmt::format("{}", spread_of({0.5, 0.25}).deviation) + ",2\n2," + runs.dir.path() +
-            "/c,,1,unfinished,0,40,,,,0\n");
+  CHECK(
+      comparison_csv(all) ==
+      "rank,workdir,pp,seed,fold,status,step,total_steps,val/prec@1,val/prec@1 mean,val/prec@1 std,"
+      "val/prec@1 n\n1," +
+          runs.dir.path() + "/a,\"a(1, 2)\",0,,finished,40,40,0.5,0.375," +
+          fmt::format("{}", spread_of({0.5, 0.25}).deviation) + ",2\n1," + runs.dir.path() +
+          "/b,\"a(1, 2)\",1,,finished,40,40,0.25,0.375," +
+          fmt::format("{}", spread_of({0.5, 0.25}).deviation) + ",2\n2," + runs.dir.path() +
+          "/c,,1,,unfinished,0,40,,,,0\n");
   const std::string json = comparison_json(all);
   CHECK(contains(json,
                  "\"sort\": {\"metric\": \"val/prec@1\", \"value\": \"last\", \"better\": "
