@@ -144,6 +144,22 @@ cublasLtHandle_t handle_of(int device) {
 using Algorithm = std::optional<std::pair<cublasLtMatmulAlgo_t, size_t>>;
 using Key = std::array<int64_t, 17>;
 
+// Whether cuBLASLt cannot compute this product, but LibTorch's operators may. Internal errors count
+// only if CUDA reports no error: otherwise the device itself has failed, and every operator would.
+bool is_refusal(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+    case CUBLAS_STATUS_INVALID_VALUE:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+      return true;
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return cudaPeekAtLastError() == cudaSuccess;
+    default:
+      return false;
+  }
+}
+
 Algorithm find_algorithm(cublasLtHandle_t handle, const DeviceProduct& product,
                          const Descriptors& all) {
   cublasLtMatmulPreference_t made = nullptr;
@@ -163,8 +179,7 @@ Algorithm find_algorithm(cublasLtHandle_t handle, const DeviceProduct& product,
       cublasLtMatmulAlgoGetHeuristic(handle, all.operation.get(), all.a.get(), all.b.get(),
                                      all.d.get(), all.d.get(), preference.get(), 1, &found, &count);
   // For some unsupported combinations of types and epilogues, cuBLASLt returns "invalid value".
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
-    return std::nullopt;
+  if (is_refusal(status)) return std::nullopt;
   check_cublas(status, "the choice of an algorithm");
   if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;
   return std::pair(found.algo, found.workspaceSize);
@@ -241,9 +256,7 @@ BV_EXPORT bool bvtrain_cuda_product(const bv::DeviceProduct& product, void* stre
       cublasLtMatmul(handle_of(device), all.operation.get(), &one, product.a, all.a.get(),
                      product.b, all.b.get(), &zero, product.d, all.d.get(), product.d, all.d.get(),
                      &algorithm, workspace.get(), bytes, static_cast<cudaStream_t>(stream));
-  // With these statuses, nothing was launched.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
-      status == CUBLAS_STATUS_ARCH_MISMATCH) {
+  if (is_refusal(status)) {
     algorithms->forget(key);
     return false;
   }
