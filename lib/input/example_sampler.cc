@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "lib/input/interleave.h"
 #include "lib/input/shuffle.h"
 #include "lib/input/source.h"
 #include "lib/util/error.h"
@@ -21,9 +21,6 @@ uint64_t hash_of(const std::vector<Number>& numbers) {
   return hash64({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
 }
 
-// Treats classes as training_data.cc treats the data sets of a mixture. In block b, class k has the
-// positions of a permutation of the block that start at bound(k, b + 1) - bound(k, b). bound(k, b)
-// is the number of examples, rounded, of the classes before k in the first b blocks.
 class ClassSampler : public ExampleSampler {
  public:
   ClassSampler(std::span<const int64_t> labels, ClassShares shares) {
@@ -33,98 +30,38 @@ class ClassSampler : public ExampleSampler {
     }
     check(!members.empty(), "sampling from no examples");
     std::vector<double> weights;
-    double sum = 0;
     for (const auto& [label, own] : members) {
       begins_.push_back(std::ssize(examples_));
       examples_.insert(examples_.end(), own.begin(), own.end());
       orders_.push_back(hash64(fmt::format("class {}", label)));
       weights.push_back(shares == ClassShares::equal ? 1.0
                                                      : std::sqrt(static_cast<double>(own.size())));
-      sum += weights.back();
     }
     begins_.push_back(std::ssize(examples_));
-    double before = 0;
-    for (const double weight : weights) {
-      shares_before_.push_back(before / sum);
-      before += weight;
-    }
-    shares_before_.push_back(1);
+    constexpr int64_t kSmallestBlock = 1024, kFewest = 4;
     const auto classes = std::ssize(weights);
-    if (shares == ClassShares::equal) {
-      block_ = classes * std::max(kFewest, (kSmallestBlock + classes - 1) / classes);
-      return;
-    }
-    const double least = *std::min_element(weights.begin(), weights.end()) / sum;
-    for (block_ = kSmallestBlock; static_cast<double>(block_) * least < kFewest;) block_ *= 2;
+    classes_ = std::make_unique<Interleave>(
+        weights, shares == ClassShares::equal
+                     ? classes * std::max(kFewest, (kSmallestBlock + classes - 1) / classes)
+                     : Interleave::block_for(weights, kSmallestBlock));
   }
 
   int64_t pick(uint64_t order, int64_t position) const override {
-    return block_at(order, position / block_)->examples[position % block_];
+    const auto [k, index] = classes_->at(order ^ hash64("sample"), position);
+    const int64_t size = begins_[k + 1] - begins_[k];
+    return examples_[begins_[k] + shuffle(order ^ orders_[k], index / size, index % size, size)];
   }
 
   uint64_t fingerprint() const override {
-    return hash64(fmt::format("{} {} {}", hash_of(examples_), hash_of(begins_), block_)) ^
-           hash_of(shares_before_);
+    return hash64(fmt::format("{} {}", hash_of(examples_), hash_of(begins_))) ^
+           classes_->fingerprint();
   }
 
  private:
-  static constexpr int64_t kSmallestBlock = 1024;
-  // Every class has a few positions in each block, regardless of rounding.
-  static constexpr int64_t kFewest = 4;
-
-  // The examples of a block, in the order of the stream.
-  struct Block {
-    uint64_t order = 0;
-    int64_t number = 0;
-    std::vector<int64_t> examples;
-  };
-
-  // Returns how many examples the first `block` blocks have of the classes before k.
-  int64_t bound(int64_t k, int64_t block) const {
-    if (k == std::ssize(orders_)) return block * block_;
-    return std::llround(static_cast<double>(block * block_) * shares_before_[k]);
-  }
-
-  // Threads request positions in order: the last blocks are kept, so that each is computed about
-  // once.
-  std::shared_ptr<const Block> block_at(uint64_t order, int64_t number) const {
-    const std::lock_guard lock(mutex_);
-    for (const auto& block : recent_) {
-      if (block->order == order && block->number == number) return block;
-    }
-    constexpr size_t kKept = 3;
-    if (recent_.size() == kKept) recent_.erase(recent_.begin());
-    recent_.push_back(std::make_shared<const Block>(compute(order, number)));
-    return recent_.back();
-  }
-
-  Block compute(uint64_t order, int64_t number) const {
-    const auto classes = std::ssize(orders_);
-    std::vector<int64_t> begins, next;  // (classes,) places in the permutation; the next example
-    for (int64_t k = 0; k < classes; ++k) {
-      begins.push_back(bound(k, number + 1) - bound(k, number));
-      next.push_back(bound(k + 1, number) - bound(k, number));
-    }
-    Block block{order, number, {}};
-    block.examples.reserve(block_);
-    const uint64_t of_classes = order ^ hash64("sample");
-    for (int64_t i = 0; i < block_; ++i) {
-      const int64_t place = shuffle(of_classes, number, i, block_);
-      const int64_t k = std::upper_bound(begins.begin(), begins.end(), place) - begins.begin() - 1;
-      const int64_t size = begins_[k + 1] - begins_[k], at = next[k]++;
-      block.examples.push_back(
-          examples_[begins_[k] + shuffle(order ^ orders_[k], at / size, at % size, size)]);
-    }
-    return block;
-  }
-
-  std::vector<int64_t> examples_;      // class after class, by label
-  std::vector<int64_t> begins_;        // (classes + 1,) where each begins in examples_
-  std::vector<uint64_t> orders_;       // (classes,) makes the permutations of the classes differ
-  std::vector<double> shares_before_;  // (classes + 1,) the sum of the shares of those before
-  int64_t block_ = kSmallestBlock;     // positions in a block
-  mutable std::mutex mutex_;
-  mutable std::vector<std::shared_ptr<const Block>> recent_;  // guarded by mutex_
+  std::vector<int64_t> examples_;  // class after class, by label
+  std::vector<int64_t> begins_;    // (classes + 1,) where each begins in examples_
+  std::vector<uint64_t> orders_;   // (classes,) makes the permutations of the classes differ
+  std::unique_ptr<const Interleave> classes_;
 };
 
 // Systematic sampling: the examples lie end to end on a line, each as long as its weight. Position

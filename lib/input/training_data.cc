@@ -1,13 +1,8 @@
-// How a position in a mixture maps to its example. The stream is divided into blocks of `block_`
-// positions. In block b, part k has the positions [bound(k, b + 1) - bound(k, b), bound(k + 1,
-// b + 1) - bound(k + 1, b)) of a permutation of the block, where bound(k, b) is the number of
-// examples of the parts before k in the first b blocks, rounded. So the shares are exact after
-// every block, and the number of a part's examples before a block is known without counting.
 #include "lib/input/training_data.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <numeric>
 
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/shuffle.h"
@@ -16,7 +11,8 @@
 namespace bv {
 namespace {
 
-constexpr int64_t kSmallestBlock = 1024;
+// Short, so that the shares also hold within a block to within a few examples.
+constexpr int64_t kSmallestBlock = 64;
 
 uint64_t seed_of(uint64_t seed, std::string_view what) { return seed ^ hash64(what); }
 
@@ -28,51 +24,21 @@ TrainingData::TrainingData(std::shared_ptr<const Dataset> data, std::shared_ptr<
 TrainingData::TrainingData(std::vector<Part> parts, std::vector<std::string> keep_only)
     : parts_(std::move(parts)), keep_only_(std::move(keep_only)) {
   check(!parts_.empty(), "training data without a data set");
-  double sum = 0, least = parts_[0].weight;
+  std::vector<double> weights;
   for (const Part& part : parts_) {
     size_ += part.data->size();
-    sum += part.weight;
-    least = std::min(least, part.weight);
+    weights.push_back(part.weight);
   }
-  check(least / sum >= kLeastShare, "a share of {}", least / sum);
-  double before = 0;
-  for (const Part& part : parts_) {
-    shares_before_.push_back(before / sum);
-    before += part.weight;
-  }
-  shares_before_.push_back(1);
-  // Long enough that every part has a few positions in each block, regardless of rounding.
-  for (block_ = kSmallestBlock; static_cast<double>(block_) * least / sum < 4;) block_ *= 2;
-}
-
-// Returns how many of the first `block` blocks' positions belong to the parts before `part`.
-int64_t TrainingData::bound(size_t part, int64_t block) const {
-  if (part == parts_.size()) return block * block_;
-  return std::llround(static_cast<double>(block * block_) * shares_before_[part]);
-}
-
-// The positions of each block are shuffled. Returns the place of `position` after that, from 0 to
-// block_ - 1.
-int64_t TrainingData::place_in_block(int64_t position, uint64_t seed) const {
-  return shuffle(seed_of(seed, "mixture"), position / block_, position % block_, block_);
-}
-
-// Returns the data set that has this place in the permuted block.
-size_t TrainingData::part_at(int64_t block, int64_t place) const {
-  size_t part = 0;
-  while (bound(part + 1, block + 1) - bound(part + 1, block) <= place) ++part;
-  return part;
+  if (!is_mixture()) return;
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double least = *std::min_element(weights.begin(), weights.end()) / sum;
+  check(least >= kLeastShare, "a share of {}", least);
+  mixture_ = std::make_unique<Interleave>(weights, Interleave::block_for(weights, kSmallestBlock));
 }
 
 std::vector<int64_t> TrainingData::examples_of_parts(int64_t positions, uint64_t seed) const {
   if (!is_mixture()) return {positions};
-  const int64_t block = positions / block_;
-  std::vector<int64_t> counts;
-  for (size_t part = 0; part < parts_.size(); ++part)
-    counts.push_back(bound(part + 1, block) - bound(part, block));
-  for (int64_t position = block * block_; position < positions; ++position)
-    ++counts[part_at(block, place_in_block(position, seed))];
-  return counts;
+  return mixture_->counts(seed_of(seed, "mixture"), positions);
 }
 
 TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuffled) const {
@@ -83,12 +49,8 @@ TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuf
     return Pick{part, in_random_order ? shuffle(order, pass, within, size) : within, pass};
   };
   if (!is_mixture()) return of_stream(0, seed, position, shuffled);
-  const int64_t block = position / block_;
-  const int64_t place = place_in_block(position, seed);
-  const size_t part = part_at(block, place);
-  const int64_t begin = bound(part, block + 1) - bound(part, block);
-  const int64_t before = bound(part + 1, block) - bound(part, block);
-  return of_stream(part, seed_of(seed, parts_[part].name), before + place - begin, true);
+  const auto [part, index] = mixture_->at(seed_of(seed, "mixture"), position);
+  return of_stream(part, seed_of(seed, parts_[part].name), index, true);
 }
 
 Example TrainingData::compute(const Pick& pick, uint64_t seed, int64_t position) const {

@@ -12,6 +12,7 @@
 #include "lib/input/cache/decoded_images.h"
 #include "lib/input/dataset.h"
 #include "lib/input/example_sampler.h"
+#include "lib/input/interleave.h"
 #include "lib/input/pipeline.h"
 
 namespace bv {
@@ -19,10 +20,9 @@ namespace bv {
 // Thread-safe after construction.
 //
 // A mixture has exact weights: of any first N examples of the stream, each data set gives its share
-// of N, to within a few examples. Which data set a position of the stream belongs to is a pure
-// function of the position and the seed. Each data set comes in passes, as if it were alone: all
-// its examples come once before any comes again. A data set with a sampler takes its examples from
-// the sampler, in a mixture as well as alone; size() does not change.
+// of N, to within a few examples (Interleave). Each data set comes in passes, as if it were alone:
+// all its examples come once before any comes again. A data set with a sampler takes its examples
+// from the sampler, in a mixture as well as alone; size() does not change.
 //
 // Mixtures follow big_vision's input_pipeline.py, training(), where each position draws its data
 // set at random.
@@ -70,9 +70,7 @@ class TrainingData {
   // Returns the example at a position of the endless training stream. A mixture is always shuffled,
   // and so is what a sampler picks.
   Pick pick(int64_t position, uint64_t seed, bool shuffled) const;
-  // Returns how many of the first `positions` positions of the stream belong to each data set. The
-  // positions of the last block are counted one by one: up to 1,024, or up to 8 divided by the
-  // smallest share if that is more.
+  // Returns how many of the first `positions` positions of the stream belong to each data set.
   std::vector<int64_t> examples_of_parts(int64_t positions, uint64_t seed) const;
   // Reads an example and applies its pp. Augmentation draws from Rng(seed, Purpose::augment,
   // position, {pick.index, pick.pass}).
@@ -88,17 +86,12 @@ class TrainingData {
   uint64_t content() const;
 
  private:
-  int64_t bound(size_t part, int64_t block) const;
-  int64_t place_in_block(int64_t position, uint64_t seed) const;
-  size_t part_at(int64_t block, int64_t place) const;
   Example compute_part(const Pick& pick, uint64_t seed, int64_t position) const;
 
   std::vector<Part> parts_;
   std::vector<std::string> keep_only_;
   int64_t size_ = 0;
-  // A mixture divides the stream into blocks of block_ positions.
-  int64_t block_ = 1;
-  std::vector<double> shares_before_;  // (parts + 1,) the sum of the shares of the parts before
+  std::unique_ptr<const Interleave> mixture_;  // null for a single data set
   std::optional<ImageCacheOptions> cache_options_;
   mutable std::unique_ptr<DecodedImages> cache_;  // null until open_cache()
 };
