@@ -51,14 +51,17 @@ Manifest::File write_shard(const std::string& folder, const NamedTensors& tensor
   }
 }
 
-// Waits for another rank's part file, and returns its content. Throws Error(Exit::storage).
-Manifest::File await_part(const std::string& folder, int rank, double patience) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
+using Clock = std::chrono::steady_clock;
+
+// Waits for another rank's part file until `end`, and returns its content. `patience`: the seconds
+// from the start of the wait to `end`. Throws Error(Exit::storage).
+Manifest::File await_part(const std::string& folder, int rank, Clock::time_point end,
+                          double patience) {
   const std::string name = part_name(rank);
   while (!file_exists(folder + "/" + name)) {
     if (const auto reason = read_file_if_any(folder + "/" + failed_part_name(rank)))
       throw Error(Exit::storage, folder, fmt::format("rank {}: {}", rank, *reason));
-    if (std::chrono::steady_clock::now() > end) {
+    if (Clock::now() > end) {
       throw Error(
           Exit::storage, folder,
           fmt::format("rank {} has not written its part of the checkpoint within {:g} s (do "
@@ -106,8 +109,10 @@ std::vector<Manifest::File> write_shards(const std::string& folder, const Snapsh
     }
   };
   attempt([&] { retries([&] { files = {write_shard(folder, tensors_of(snapshot), writers)}; }); });
+  const auto patience = std::chrono::duration<double>(writers.patience);
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
   for (int r = 1; r < writers.ranks; ++r)
-    attempt([&] { files.push_back(await_part(folder, r, writers.patience)); });
+    attempt([&] { files.push_back(await_part(folder, r, end, writers.patience)); });
   if (failure) std::rethrow_exception(failure);
   return files;
 }

@@ -31,7 +31,7 @@ struct Snapshot {
 struct Writers {
   int rank = 0, ranks = 1;
   std::string id = {};     // of this start of the job: letters and digits, equal on all ranks
-  double patience = 1800;  // seconds that rank 0 waits for each part file
+  double patience = 1800;  // seconds that rank 0 waits for the part files of all others
 };
 
 }  // namespace bv

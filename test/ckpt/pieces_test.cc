@@ -14,6 +14,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/support/text.h"
 
 // Called after every rename(2) of this program with the new name. It simulates another process that
 // acts before the caller continues.
@@ -217,6 +218,18 @@ TEST_CASE("pieces: a rank that does not write its part ends the save with its na
             "see the same workdir?)");
   CHECK(names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
   CHECK(Checkpointer::latest(workdir)->step == 5);
+}
+
+TEST_CASE("pieces: rank 0 waits once for all ranks that do not write, not for each") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder / "run");
+  const double patience = 0.5;
+  Checkpointer alone(workdir, {0, 40, "5a", patience});
+  alone.save(state_of(0, 6), false);
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(contains(error_of([&] { alone.wait(); }, Exit::storage), "rank 1 has not written"));
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+  CHECK(waited.count() < 20 * patience);
 }
 
 TEST_CASE("pieces: a damaged part file of another rank ends the save") {
