@@ -6,6 +6,8 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <limits>
+
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/labels.h"
@@ -43,6 +45,18 @@ const KeyTable keys(
 constexpr int64_t kMaxConfusionClasses = 1000;
 constexpr size_t kWrongImages = 24;
 constexpr int64_t kWrongImageSide = 128;  // larger images are subsampled for the report
+
+// Returns the five classes with the largest logits of each row, (n, 5) int64: of equal logits the
+// lowest classes, which at::topk() does not promise.
+at::Tensor best_five(const at::Tensor& logits) {
+  std::vector<at::Tensor> best;
+  at::Tensor left = logits.clone();
+  for (int i = 0; i < 5; ++i) {
+    best.push_back(left.argmax(1, /*keepdim=*/true));
+    left.scatter_(1, best.back(), -std::numeric_limits<double>::infinity());
+  }
+  return at::cat(best, 1);
+}
 
 // Sums over a pass. They are tensors, so that no batch waits for a device value.
 struct ClassificationSums {
@@ -224,8 +238,8 @@ class Classification : public Evaluator {
     sums.correct1 += (hit.to(at::kDouble) * weight).sum();
     sums.loss += (*loss_)(logits, labels).where(mask, 0.0).to(at::kDouble).mul(weight).sum();
     if (logits.size(1) > 5) {
-      const at::Tensor top = std::get<1>(logits.topk(5, 1));  // (n, 5)
-      sums.correct5 += (labels.gather(1, top).amax(1).to(at::kDouble) * weight).sum();
+      const at::Tensor best = labels.gather(1, best_five(logits)).amax(1);  // (n)
+      sums.correct5 += (best.to(at::kDouble) * weight).sum();
     }
     if (sums.confusion.numel() > 0) {
       sums.confusion += at::bincount(truth * logits.size(1) + guess, (weight > 0).to(at::kDouble),

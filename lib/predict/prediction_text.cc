@@ -1,8 +1,8 @@
 #include "lib/predict/prediction_text.h"
 
+#include <ATen/ops/argsort.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/ops/topk.h>
 
 #include <algorithm>
 #include <limits>
@@ -41,8 +41,12 @@ std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_
     }
     return best;
   }
+  // Logits decide, because different ones may have equal probabilities, such as 1. Of equal logits
+  // the first class comes first, as in evaluators.
+  const at::Tensor classes = at::argsort(logits, /*stable=*/true, /*dim=*/1, /*descending=*/true)
+                                 .slice(1, 0, std::min(top, logits.size(1)));
   const at::Tensor probabilities = batch.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
-  const auto [values, classes] = at::topk(probabilities, std::min(top, logits.size(1)));
+  const at::Tensor values = probabilities.gather(1, classes);
   at::Tensor predicted;  // (n, classes) bool; in float64, as evaluators compare
   if (batch.multilabel) predicted = at::sigmoid(logits.to(at::kDouble)).ge(batch.threshold);
   for (int64_t i = 0; i < values.size(0); ++i) {

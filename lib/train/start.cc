@@ -231,7 +231,11 @@ void ConfigChanges::report() const {
 void ConfigChanges::require(bool accept, const std::string& workdir, bool finished) const {
   if (accept || changing.empty()) return;
   std::vector<std::string> keys;
-  for (const ConfigChange& change : changing) keys.push_back(change.key);
+  for (const ConfigChange& change : changing) {
+    const bool examples = change.key == "input.data" ||
+                          (change.key.starts_with("evals.") && change.key.ends_with(".data"));
+    keys.push_back(change.key + (examples ? " (other examples)" : ""));
+  }
   const std::string names = short_list(keys);
   throw Error(Exit::usage, workdir,
               finished

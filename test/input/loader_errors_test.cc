@@ -334,10 +334,10 @@ TEST_CASE("in evaluation a failing example is masked out") {
 TEST_CASE("a caller may list the failures itself, and give the shapes of the examples") {
   std::set<int64_t> bad;
   for (int64_t i = 0; i < 25; ++i) bad.insert(i);
-  const auto data = dataset(failing(30, bad));
+  const auto data = dataset(failing(30, bad)), none = dataset(failing(3, {0, 1, 2}));
   LoaderOptions given = options(10, 2, 30);
   given.evaluation = true;
-  CHECK(thrown([&] { Loader(data, pipeline(""), given).next(); }).code == Exit::data);
+  CHECK(thrown([&] { Loader(none, pipeline(""), given).next(); }).code == Exit::data);
   size_t failures = 0;
   given.prototype = data->read(29);
   given.warns = false;
@@ -434,6 +434,17 @@ TEST_CASE("first_example reports its failure as one of the input, before the run
   CHECK_FALSE(compute_first_example(*some, *pipeline(""), kSeed, 2).empty());
   const Thrown too_many = thrown([&] { compute_first_example(*some, *pipeline(""), kSeed, 1); });
   CHECK(too_many.text == "[input] train/0.png: truncated" + kHint);
+  std::set<int64_t> many;
+  for (int64_t i = 0; i < 400; ++i) many.insert(i);
+  constexpr int64_t kAny = int64_t{1} << 40;
+  CHECK_FALSE(
+      compute_first_example(*dataset(failing(500, many)), *pipeline(""), kSeed, kAny).empty());
+  const Thrown all = thrown([] {
+    compute_first_example(*dataset(failing(3, {0, 1, 2})), *pipeline(""), kSeed, kAny);
+  });
+  CHECK(all.text ==
+        "[input] train/0.png: truncated (nor can any other of the 3 examples that were tried be "
+        "used)");
   const auto source = std::make_shared<FakeSource>(4);
   source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
   const Thrown usage =

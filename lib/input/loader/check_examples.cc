@@ -7,6 +7,7 @@
 #include "lib/input/loader/batch_ring.h"
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
+#include "lib/input/shuffle.h"
 #include "lib/input/skip_hint.h"
 
 namespace bv {
@@ -35,6 +36,11 @@ void check_example(const Dataset& data, const Pipeline& pp, uint64_t seed, int64
 
 }  // namespace
 
+int64_t example_to_try(int64_t i, int64_t size) {
+  constexpr uint64_t kSeed = 0x7121;
+  return i < 10 || size <= kMostTries ? i : shuffle(kSeed, 0, i, size);
+}
+
 Error start_error(const ExampleFailure& failure, std::string_view section) {
   const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
   return {code, "", start_text(failure, section)};
@@ -42,22 +48,29 @@ Error start_error(const ExampleFailure& failure, std::string_view section) {
 
 Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
                               int64_t error_budget, std::string_view section) {
-  constexpr int64_t kMaxFailures = 10;
   if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
-  std::optional<Error> first;
-  for (int64_t i = 0; i < data.size() && i <= std::min(error_budget, kMaxFailures); ++i) {
+  const int64_t tries = std::min(data.size(), kMostTries);
+  std::optional<ExampleFailure> first;
+  for (int64_t i = 0; i < tries && i <= error_budget; ++i) {
+    const int64_t index = example_to_try(i, data.size());
     try {
-      return compute_example(data, pp, seed, i, i);
+      return compute_example(data, pp, seed, index, index);
     } catch (...) {
-      const ExampleFailure failure = current_failure(data, i);
+      const ExampleFailure failure = current_failure(data, index);
       if (failure.of_config) throw;
       if (failure.fatal && failure.code == Exit::data) throw start_error(failure, section);
-      const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
-      if (!first) first = Error::in("input", code, start_text(failure, section));
+      if (!first) first = failure;
       if (failure.fatal) break;
     }
   }
-  throw *first;
+  const Exit code = first->code == Exit::data ? Exit::usage : first->code;
+  const bool within_budget = error_budget >= tries && !first->fatal;
+  throw Error::in(
+      "input", code,
+      within_budget
+          ? fmt::format("{} (nor can any other of the {} examples that were tried be used)",
+                        first->text(), tries)
+          : start_text(*first, section));
 }
 
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,

@@ -16,8 +16,15 @@
 
 namespace bv {
 
-// Returns the first example after pp, as at position 0 of the stream. Goes on to the next example
-// if one cannot be read, for up to `error_budget` of them (at most 10); then throws the first
+// How many examples are tried to find one that can be read.
+inline constexpr int64_t kMostTries = 100;
+// Returns the example to try after `i` others could not be read: first the first ten, then others
+// from all over the data set, because broken files often lie side by side. 0 <= i < min(size,
+// kMostTries); no example comes twice if size <= kMostTries.
+int64_t example_to_try(int64_t i, int64_t size);
+
+// Returns the first example after pp, as at position 0 of the stream. Goes on to another example if
+// one cannot be read, for up to `error_budget` of them and kMostTries tries; then throws the first
 // failure. An example with a label out of range is never skipped.
 Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
                               int64_t error_budget = 0, std::string_view section = "input");

@@ -26,6 +26,7 @@
 #include "lib/device/compute_threads.h"
 #include "lib/device/out_of_memory.h"
 #include "lib/input/loader/batch_ring.h"
+#include "lib/input/loader/check_examples.h"
 #include "lib/input/loader/example_failure.h"
 #include "lib/input/skip_hint.h"
 #include "lib/report/log.h"
@@ -39,13 +40,14 @@ constexpr int64_t kMaxWarnings = 10;
 
 // Returns the example from which the ring takes its shapes: the first of the (first) data set that
 // can be computed, so that the shapes do not depend on where a run begins. Earlier failures are
-// reported later, when their batch is reached. Throws the first failure if the first 20 examples
+// reported later, when their batch is reached. Throws the first failure if kMostTries examples
 // fail.
 Example find_prototype(const TrainingData& data, uint64_t seed) {
   const c10::NoGradGuard no_grad;
   std::optional<ExampleFailure> failure;
   const Dataset& first = *data.parts()[0].data;
-  for (int64_t index = 0; index < std::min<int64_t>(first.size(), kMaxReplacements); ++index) {
+  for (int64_t i = 0; i < std::min(first.size(), kMostTries); ++i) {
+    const int64_t index = example_to_try(i, first.size());
     try {
       return data.compute({0, index}, seed, index);
     } catch (...) {

@@ -10,6 +10,7 @@
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/device/device_name.h"
+#include "lib/model/target_scale.h"
 #include "lib/report/log.h"
 #include "lib/report/params_table.h"
 #include "lib/train/start.h"
@@ -86,7 +87,8 @@ void Trainer::load_start() {
   }
 }
 
-// A last layer that was trained with other classes predicts those classes.
+// A last layer that was trained with other classes predicts those classes, and one of a regression
+// the targets that it was trained with.
 void Trainer::warn_of_other_classes(const std::vector<WeightCopy>& weights) const {
   const bool head = std::any_of(weights.begin(), weights.end(), [](const WeightCopy& copy) {
     return copy.name.starts_with("head/");
@@ -95,11 +97,18 @@ void Trainer::warn_of_other_classes(const std::vector<WeightCopy>& weights) cons
   if (!head || ours.empty()) return;
   const std::vector<std::string> theirs = class_names_of(recipe_.start.model_init);
   if (theirs.empty() || theirs == ours) return;
+  const bool targets = recipe_.config.is_text("task", "regress");
+  // Training does not change the scale of the targets.
+  const bool scale = std::any_of(weights.begin(), weights.end(), [](const WeightCopy& copy) {
+    return copy.name == std::string("buffers/") + kTargetMean;
+  });
   log::warn(
-      "model_init: the last layer of {} was trained for the classes {}, but those of this run are "
-      "{}: its outputs mean other classes until it is trained again; model_load: {{dont_load: "
-      "['head/.*']}} starts with a new one",
-      recipe_.start.model_init, short_list(theirs), short_list(ours));
+      "model_init: the last layer of {} was trained for the {} {}, but those of this run are {}: "
+      "its outputs mean other {} until it is trained again{}; model_load: {{dont_load: "
+      "[{}'head/.*']}} starts with a new one",
+      recipe_.start.model_init, targets ? "targets" : "classes", short_list(theirs),
+      short_list(ours), targets ? "targets" : "classes", scale ? ", and it keeps their scale" : "",
+      scale ? "'buffers/targets/.*', " : "");
 }
 
 // Copies weights from a file into the model. Weights of sharded parameters are kept until rank 0
