@@ -100,6 +100,7 @@ TEST_CASE("data that has changed is told, also if the checkpoint does not hold i
   CHECK(contains(labels.err,
                  "changed config: input.data: 1,437 examples -> 1,437 examples with other labels, "
                  "class names or order\n"));
+  CHECK(contains(labels.err, "finished with another input.data (other examples), so nothing"));
   manifest.meta["data"].erase("examples");  // as checkpoints of earlier versions
   const Finished older = again();
   CHECK(older.code == 2);

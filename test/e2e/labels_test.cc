@@ -378,6 +378,14 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
   const auto numbers = rows_of("numbers");
   CHECK(last(numbers, "test/r2@sum") > 0.5);
   CHECK(last(numbers, "test/r2@first") > 0.5);
+  config(replaced(kNumbers, "copy(\"label_sizes\", \"labels\")|", ""), "[first, sum]");
+  const Finished swapped = measure_start(squares, squares.dir / "numbers", "swapped");
+  INFO(swapped.err);
+  CHECK(contains(swapped.err,
+                 "was trained for the targets sum, first, but those of this run are "
+                 "first, sum: its outputs mean other targets until it is trained "
+                 "again, and it keeps their scale; model_load: {dont_load: "
+                 "['buffers/targets/.*', 'head/.*']} starts with a new one"));
 
   write_csv(squares, "train", /*soft=*/true);
   config(kSeveral, "[left, middle, right]");

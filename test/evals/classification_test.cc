@@ -73,6 +73,22 @@ TEST_CASE("of several labels each counts as right; an example without labels is 
   CHECK(std::isnan(measure("classification", input(none, "loss_name: softmax_xent")).at("prec@1")));
 }
 
+TEST_CASE("of equal logits the lowest classes are the five best") {
+  const TempFolder folder;
+  const at::Tensor labels = at::eye(10, at::kFloat);
+  const std::string tied = store(folder, at::zeros({10, 10}), labels);
+  const Measured all = measure("classification", input(tied, "loss_name: softmax_xent"));
+  CHECK(all.at("prec@1") == Approx(0.1));
+  CHECK(all.at("prec@5") == Approx(0.5));
+  // Class 9 is ahead of nine equal ones: 9, 0, 1, 2 and 3.
+  at::Tensor logits = at::zeros({10, 10});
+  logits.select(1, 9).fill_(1);
+  const Measured ahead =
+      measure("classification", input(store(folder, logits, labels), "loss_name: softmax_xent"));
+  CHECK(ahead.at("prec@1") == Approx(0.1));
+  CHECK(ahead.at("prec@5") == Approx(0.5));
+}
+
 TEST_CASE("the report shows wrong examples, without a picture if theirs cannot be decoded") {
   const TempFolder folder;
   NamedTensors data = {{"image", at::arange(180, at::kByte).view({3, 4, 5, 3})},

@@ -67,6 +67,19 @@ TEST_CASE("predictions as JSON lines") {
         "{\"file\":\"a\",\"top\":[{\"index\":0,\"probability\":\"nan\"}]}\n");
 }
 
+TEST_CASE("logits order the classes, even if their probabilities round to the same number") {
+  PredictedBatch batch = example();
+  batch.rows = {{.name = "a"}};
+  batch.arrays["logits"] = at::tensor({20.F, 40.F, 30.F}).reshape({1, 3});
+  CHECK(json_lines(3)->add(batch) ==
+        "{\"file\":\"a\",\"top\":[{\"index\":1,\"class\":\"dog, wet\",\"probability\":1.0},"
+        "{\"index\":2,\"class\":\"ox\",\"probability\":1.0},"
+        "{\"index\":0,\"class\":\"cat\",\"probability\":1.0}]}\n");
+  batch.arrays["logits"] = at::zeros({1, 3});  // of equal ones the first comes first
+  CHECK(json_lines(1)->add(batch) ==
+        "{\"file\":\"a\",\"top\":[{\"index\":0,\"class\":\"cat\",\"probability\":0.5}]}\n");
+}
+
 TEST_CASE("predictions as CSV") {
   CHECK(whole(*csv(2), {unread(), example(), unread()}) ==
         "file,class_1,name_1,probability_1,class_2,name_2,probability_2,error\n"
