@@ -62,6 +62,11 @@ std::string trim(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(kBlank) - begin + 1));
 }
 
+std::string without_bom(std::string text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+  return text;
+}
+
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
   if (name.empty() || name.size() > kLongestName) return "";
   const std::string wanted = lower(name);

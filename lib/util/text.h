@@ -14,6 +14,8 @@ namespace bv {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string trim(std::string_view text);  // without white space at both ends
+// Returns UTF-8 text without the byte order mark that some editors write at the start of a file.
+std::string without_bom(std::string text);
 
 // Returns the known name that is closest to `name`, or "" if none is close. Ignores case; uses the
 // Damerau-Levenshtein distance.

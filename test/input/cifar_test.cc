@@ -3,6 +3,7 @@
 
 #include "lib/config/load_config.h"
 #include "lib/input/prepare_data.h"
+#include "lib/util/file.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
@@ -59,6 +60,14 @@ TEST_CASE("binary CIFAR-10", "[cifar]") {
     CHECK(open_data(temp, "split: test")->read(0).at("label").item<int64_t>() == 3);
     CHECK(third.count("coarse_label") == 0);
   }
+}
+
+TEST_CASE("a byte order mark is not a part of CIFAR's first class name", "[cifar]") {
+  const TempFolder temp;
+  write_cifar10(temp, "");
+  const std::string names = read_file(temp / "batches.meta.txt");
+  temp.write("batches.meta.txt", "\xEF\xBB\xBF" + names);
+  CHECK(open_data(temp)->source().class_names().at(0) == "airplane");
 }
 
 TEST_CASE("binary CIFAR-100", "[cifar]") {

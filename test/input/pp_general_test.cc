@@ -156,16 +156,39 @@ TEST_CASE("lookup returns the number of a line, or the number on a line") {
   CHECK(found("'" + lines + "'", "cat") == 0);
   CHECK(found("'" + lines + "'", "dog") == 1);
   CHECK(found("'" + lines + "'", "K\xC3\xA4tzchen") == 2);
-  CHECK(found("'" + lines + "'", "mouse") == -1);
-  CHECK(found("'" + lines + "'", "") == -1);
+  const std::string marked = folder.write("marked.txt",
+                                          "\xEF\xBB\xBF"
+                                          "cat\ndog\n");
+  CHECK(found("'" + marked + "'", "cat") == 0);
   const std::string pairs = folder.write("pairs.txt", "cat, 12\ndog,-3\nold cat,12");
   CHECK(found("'" + pairs + "', sep=','", "cat") == 12);
   CHECK(found("'" + pairs + "', sep=','", "dog") == -3);
   CHECK(found("'" + pairs + "', sep=','", "old cat") == 12);
-  const at::Tensor several = text_tensor(std::vector<std::string>{"dog", "cow", "cat"});
+  const at::Tensor several = text_tensor(std::vector<std::string>{"dog", "dog", "cat"});
   CHECK(
       at::equal(run_pp("lookup('" + lines + "', inkey='x', outkey='y')", {{"x", several}}).at("y"),
-                at::tensor({1, -1, 0}, at::kLong)));
+                at::tensor({1, 1, 0}, at::kLong)));
+}
+
+TEST_CASE("a string that lookup's table lacks is an error, or has the number `default`") {
+  const TempFolder folder;
+  const std::string file = folder.write("lines.txt", "cat\ndog\n");
+  const auto found = [&](const std::string& args, const at::Tensor& x) {
+    return run_pp("lookup('" + file + "'" + args + ", key='x')", {{"x", x}}).at("x");
+  };
+  const auto error = [&](const at::Tensor& x) {
+    return error_of([&] { found("", x); }, Exit::data);
+  };
+  CHECK(error(text("cats")) == "lookup: 'cats' is not in " + file +
+                                   " (did you mean 'cat'?); default=-1 would give it the number "
+                                   "-1");
+  CHECK(error(text("")) ==
+        "lookup: '' is not in " + file + "; default=-1 would give it the number -1");
+  const at::Tensor several = text_tensor(std::vector<std::string>{"dog", "cow", "cat"});
+  CHECK_THAT(error(several), Catch::StartsWith("lookup: 'cow' is not in "));
+  CHECK(number(found(", default=-1", text("cats"))) == -1);
+  CHECK(number(found(", default=7", text(""))) == 7);
+  CHECK(at::equal(found(", default=-1", several), at::tensor({1, -1, 0}, at::kLong)));
 }
 
 TEST_CASE("lookup's index in an npz array of strings") {
@@ -179,7 +202,7 @@ TEST_CASE("lookup's index in an npz array of strings") {
   CHECK(found(bytes, "", "a") == 0);
   CHECK(found(bytes, "", "bcd") == 1);
   CHECK(found(bytes, "", "ef") == 2);
-  CHECK(found(bytes, ", npzkey='fnames'", "e") == -1);
+  CHECK(found(bytes, ", npzkey='fnames', default=-1", "e") == -1);
   // "x", U+00E4, U+1F408
   const std::string wide =
       string_npz(folder, "<U1", 3, std::string("x\0\0\0\xE4\0\0\0\x08\xF4\x01\0", 12));

@@ -169,6 +169,10 @@ TEST_CASE("names of classes", "[webdataset]") {
     CHECK(source->class_names() == Names{"cat", "dog", "ship"});
   }
   CHECK(shards.open("classes: [cat, dog, ship]")->synthetic_spec().classes == 3);
+  shards.write("names.txt",
+               "\xEF\xBB\xBF"
+               "cat\ndog\nship\n");
+  CHECK(shards.open("classes: " + file)->class_names() == Names{"cat", "dog", "ship"});
   CHECK(shards.problem() ==
         "a.tar @ offset 0 (key 0): error: the label 'ship' is not a whole number (`classes` gives "
         "the names of classes)\n"

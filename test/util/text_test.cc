@@ -16,6 +16,9 @@ TEST_CASE("split, join, trim") {
   CHECK(join({}, ", ").empty());
   CHECK(trim(" \t a b\r\n") == "a b");
   CHECK(trim(" \n").empty());
+  CHECK(without_bom("\xEF\xBB\xBF"
+                    "cat") == "cat");
+  CHECK(without_bom("cat\xEF\xBB\xBF") == "cat\xEF\xBB\xBF");
 }
 
 TEST_CASE("the tests replace text everywhere, and what replaces it is not searched") {

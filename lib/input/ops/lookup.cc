@@ -1,6 +1,7 @@
 // The op lookup. Draws no random numbers.
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "lib/config/key_table.h"
@@ -16,9 +17,10 @@ namespace {
 
 const KeyTable keys(
     "pp: lookup",
-    {"Replaces a string with its number in a table file, or with -1 if the table lacks it. It "
-     "takes a string (1-d uint8) or several (2-d uint8), and gives one int64 number or a list of "
-     "them. It reads and writes 'image' unless key, or inkey and outkey, are given.",
+    {"Replaces a string with its number in a table file. It takes a string (1-d uint8) or several "
+     "(2-d uint8), and gives one int64 number or a list of them. A string that the table lacks is "
+     "an error; with default=-1 its number is -1, as in big_vision. It reads and writes 'image' "
+     "unless key, or inkey and outkey, are given.",
      "lookup('ids.txt', sep=',', inkey='id', outkey='row')", "pp/ops_general.py get_lookup"},
     {{"mapping", "string", "required",
       "Local file of the table: an .npz file, or UTF-8 text with one entry per line. It is read at "
@@ -32,7 +34,12 @@ const KeyTable keys(
       "Separator between a string and its number in a line: with ',' a line is \"cat,17\". Without "
       "it, a line is a string, and its number is the line number, from 0. It has no effect for an "
       ".npz file.",
-      "','"}},
+      "','"},
+     {"default", "int", "none",
+      "The number for a string that the table lacks. If no default is given, such a string is an "
+      "error. The op onehot turns -1 into a vector that is off everywhere, so that the example has "
+      "no class.",
+      "-1"}},
     in_out_key_texts());
 
 class Lookup : public TensorOp {
@@ -41,7 +48,8 @@ class Lookup : public TensorOp {
       : TensorOp("lookup"),
         mapping_(require_path(args, "mapping")),
         npzkey_(args.get("npzkey", "fnames")),
-        sep_(args.maybe<std::string>("sep")) {
+        sep_(args.maybe<std::string>("sep")),
+        default_(args.maybe<int64_t>("default")) {
     keys_ = InOutKeys(args);
     if (sep_ && sep_->empty()) args.fail("sep", "must not be empty");
   }
@@ -58,7 +66,8 @@ class Lookup : public TensorOp {
     at::Tensor out = at::empty({static_cast<int64_t>(texts.size())}, at::kLong);
     for (size_t i = 0; i < texts.size(); ++i) {
       const auto found = table_.find(texts[i]);
-      out.mutable_data_ptr<int64_t>()[i] = found == table_.end() ? -1 : found->second;
+      if (found == table_.end() && !default_) throw unknown(texts[i]);
+      out.mutable_data_ptr<int64_t>()[i] = found == table_.end() ? *default_ : found->second;
     }
     return x.dim() == 1 ? out.squeeze(0) : out;
   }
@@ -72,8 +81,22 @@ class Lookup : public TensorOp {
     }
   }
 
+  Error unknown(const std::string& text) const {
+    constexpr size_t kMostCompared = 10'000;  // to compare more takes long, for each such example
+    std::vector<std::string> known;
+    for (const auto& [name, number] : table_) {
+      if (table_.size() <= kMostCompared) known.push_back(name);
+    }
+    std::sort(known.begin(), known.end());
+    const std::string near = nearest(text, known);
+    return bad_example(fmt::format("'{}' is not in {}{}; default=-1 would give it the number -1",
+                                   printable(text), mapping_,
+                                   near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+  }
+
   const std::string mapping_, npzkey_;
   const std::optional<std::string> sep_;
+  const std::optional<int64_t> default_;
   mutable std::once_flag read_;  // read() is retried if it throws
   mutable LookupTable table_;
 };

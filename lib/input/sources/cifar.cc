@@ -85,7 +85,7 @@ class Cifar : public ArraySource {
     const auto [variant, folder] = find();
     const std::string file = folder + "/" + variant->names;
     if (!file_exists(file)) return {};
-    const std::string text = read_file(file, limits::kCifarNamesBytes);
+    const std::string text = without_bom(read_file(file, limits::kCifarNamesBytes));
     if (!valid_utf8(text)) throw Error(Exit::usage, file, "is not UTF-8 text: save it as UTF-8");
     std::vector<std::string> names;
     for (const std::string& line : bv::split(text, '\n')) {

@@ -63,7 +63,7 @@ using Names = std::vector<std::string>;
 
 // Reads the class names from a text file, one per line.
 ClassNumbers read_class_names(const std::string& file) {
-  const std::string text = read_file(file, limits::kClassNamesBytes);
+  const std::string text = without_bom(read_file(file, limits::kClassNamesBytes));
   Names lines = split(text, '\n');
   while (!lines.empty() && trim(lines.back()).empty()) lines.pop_back();
   if (lines.empty()) throw Error(Exit::usage, file, "holds no names of classes");

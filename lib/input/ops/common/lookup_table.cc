@@ -24,7 +24,7 @@ void add(LookupTable& table, const std::string& text, int64_t number, const std:
 }
 
 LookupTable read_lines(const std::string& file, const std::optional<std::string>& separator) {
-  const std::string content = read_file(file, limits::kLookupTableBytes);
+  const std::string content = without_bom(read_file(file, limits::kLookupTableBytes));
   LookupTable table;
   int64_t line_number = 0;
   for (size_t begin = 0; begin < content.size(); ++line_number) {

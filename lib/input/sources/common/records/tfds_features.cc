@@ -174,7 +174,7 @@ class FeaturesReader {
     const std::optional<std::string> text = read_file_if_any(file, limits::kTfdsNamesBytes);
     if (!text) return {};
     if (!valid_utf8(*text)) throw Error(Exit::usage, file, "is not UTF-8 text: save it as UTF-8");
-    std::vector<std::string> names = split(*text, '\n');
+    std::vector<std::string> names = split(without_bom(*text), '\n');
     while (!names.empty() && trim(names.back()).empty()) names.pop_back();
     for (std::string& each : names) each = trim(each);
     return names;
