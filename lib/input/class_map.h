@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace bv {
 struct ClassNames {
   std::vector<std::string> names;           // empty: not known
   std::string owner = "the training data";  // for messages
+  // The numbers that labels of the training data have. Empty: not known.
+  std::set<int64_t> trained = {};
 };
 
 // Returns the first names, joined by commas: "cat, dog, ...". With `counted`, a list that is cut

@@ -1,6 +1,7 @@
 #include "lib/input/data_notes.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "lib/util/text.h"
 
@@ -33,6 +34,13 @@ std::string other_types_text(const std::map<std::string, int64_t>& types) {
   if (rest > 0) shown.push_back(fmt::format("{} others", rest));
   return fmt::format("{} of other types {} ignored ({})", counted(files, "file"), was(files),
                      join(shown, ", "));
+}
+
+// Returns whether the names differ at most in the case of ASCII letters.
+bool equal_without_case(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
 }
 
 }  // namespace
@@ -71,6 +79,32 @@ std::vector<std::string> data_notes(const Dataset& data, const Pipeline& pp) {
     for (std::string& line : split_notes(split, notes, pp)) lines.push_back(std::move(line));
   }
   return lines;
+}
+
+std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trained) {
+  const std::vector<std::string>& names = data.class_names();
+  if (trained.empty() || names.empty()) return "";
+  const auto name_of = [&](int64_t label) {
+    const bool named = label >= 0 && label < std::ssize(names);
+    return named ? names[label] : fmt::format("{}", label);
+  };
+  int64_t examples = 0;
+  std::vector<std::string> untrained;
+  for (const auto& [label, count] : data.label_counts()) {
+    if (trained.contains(label)) continue;
+    examples += count;
+    std::string name = name_of(label);
+    const auto twin = std::find_if(trained.begin(), trained.end(), [&](int64_t other) {
+      return equal_without_case(name_of(other), name);
+    });
+    if (twin != trained.end()) name += fmt::format(" (training has '{}')", name_of(*twin));
+    untrained.push_back(std::move(name));
+  }
+  if (untrained.empty()) return "";
+  return fmt::format(
+      "{} of {} examples are of classes without a training example, which the model "
+      "cannot learn: {}; add training examples, or correct the names",
+      examples, data.size(), short_list(untrained));
 }
 
 }  // namespace bv

@@ -1,6 +1,9 @@
-// Warnings about the files of a data set, for users who may have meant something else.
+// Warnings about the files and the classes of a data set, for users who may have meant something
+// else.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,5 +19,10 @@ std::vector<std::string> data_notes(const Dataset& data, const Pipeline& pp);
 // The same for one split. `split` is its name.
 std::vector<std::string> split_notes(const std::string& split, const FileNotes& notes,
                                      const Pipeline& pp);
+
+// Returns a one-line warning if evaluation data have examples of classes that are not in `trained`,
+// the labels of the training data. Empty if there are none, or if the labels or the names of the
+// classes are not known.
+std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trained);
 
 }  // namespace bv

@@ -255,6 +255,8 @@ void Recipe::open_data(const std::vector<std::string>& keep_only) {
   data_env_.classes = classes_;
   for (InputPart& part : inputs_) attempt(config, [&] { make_sampler_of(part); });
   make_data(keep_only);
+  if (!data_env_.synthetic && inputs_[0].training.pp->uses_data_labels())
+    data_env_.classes->trained = data->labels_of_splits();
 }
 
 void Recipe::make_sampler_of(InputPart& part) {
@@ -383,9 +385,15 @@ void Recipe::count_classes(const Config& input) {
   if (!config_counts_classes_ && inputs_[0].training.pp->class_count() != num_classes) return;
   const std::string list = named > 0 ? " (" + short_list(classes_.names) + ")" : "";
   if (num_classes < named) {  // without names, the check of the examples finds the label
-    config.fail("num_classes", fmt::format("{} is less than the {} classes of {}{}; set it to {} "
-                                           "or to auto",
-                                           num_classes, named, classes_.owner, list, named));
+    std::vector<std::string> absent;
+    for (int64_t label = 0; label < named && !labels.empty(); ++label) {
+      if (!labels.contains(label)) absent.push_back(classes_.names[label]);
+    }
+    const std::string note =
+        absent.empty() ? "" : ", though no training example is of class " + short_list(absent);
+    config.fail("num_classes",
+                fmt::format("{} is less than the {} classes of {}{}{}; set it to {} or to auto",
+                            num_classes, named, classes_.owner, list, note, named));
   }
   std::vector<std::string> unused;
   for (int64_t label = named; label < num_classes && !labels.empty(); ++label) {

@@ -1,0 +1,86 @@
+// The classes of the training data and those of an evaluator's data.
+#include <catch2/catch.hpp>
+
+#include "lib/config/load_config.h"
+#include "lib/train/recipe.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/image_files.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// Returns a run that trains on one part of a source, and evaluates on another.
+Config config_of(const std::string& train, const std::string& val,
+                 const std::string& num_classes = "auto") {
+  const std::string pp =
+      "decode|value_range(-1, 1)|onehot(num_classes, key='label', key_result='labels')|"
+      "keep('image', 'labels')";
+  return parse_config("num_classes: " + num_classes +
+                          "\ntotal_steps: 4\nlog_training_steps: 2\n"
+                          "input:\n"
+                          "  data: " +
+                          train + "\n  batch_size: 2\n  pp: " + pp +
+                          "\n"
+                          "model_name: cnn\nloss: softmax_xent\noptax_name: scale_by_adam\n"
+                          "lr: 0.001\n"
+                          "evals:\n"
+                          "  val:\n"
+                          "    type: classification\n"
+                          "    data: " +
+                          val + "\n    pp_fn: " + pp +
+                          "\n    loss_name: softmax_xent\n    log_steps: 4\n",
+                      "x.yaml");
+}
+
+// Returns the warnings about the evaluator's data.
+Lines warnings_of(const Config& config) {
+  const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
+  Lines lines = warnings(recipe.config);
+  std::erase_if(lines, [](const std::string& line) { return !contains(line, "evals.val.data"); });
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("an evaluator's classes that training never has are warned of") {
+  const TempFolder folder;
+  for (const char* file : {"train/Cat/1", "train/Cat/2", "train/dog/1", "val/cat/1", "val/cat/2",
+                           "val/dog/1", "val/emu/1", "sound/dog/1"})
+    folder.write(std::string(file) + ".jpg", flat_jpeg(90));
+  const auto split = [&](const std::string& name) {
+    return "{name: image_folder, data_dir: " + folder.path() + ", split: " + name + "}";
+  };
+  const Lines found = warnings_of(config_of(split("train"), split("val")));
+  REQUIRE(found.size() == 1);
+  CHECK_THAT(
+      found[0],
+      Catch::EndsWith("warning: evals.val.data: 3 of 4 examples are of classes without a training "
+                      "example, which the model cannot learn: cat (training has 'Cat'), emu; add "
+                      "training examples, or correct the names"));
+  CHECK(warnings_of(config_of(split("train"), split("sound"))).empty());
+  CHECK(warnings_of(config_of(split("all"), split("val"))).empty());
+  CHECK(error_of([&] { warnings_of(config_of(split("train"), split("val"), "2")); }) ==
+        "x.yaml:1:14: error: num_classes: 2 is less than the 4 classes of the training data (Cat, "
+        "cat, dog, emu), though no training example is of class cat, emu; set it to 4 or to auto");
+}
+
+TEST_CASE("a class that only the validation rows of a csv file have is warned of") {
+  const TempFolder folder;
+  folder.write("1.jpg", flat_jpeg(90));
+  const std::string file = folder.write(
+      "all.csv", "image,label,part\n1.jpg,a,tr\n1.jpg,b,tr\n1.jpg,a,va\n1.jpg,c,va\n1.jpg,c,va\n");
+  const auto part = [&](const std::string& name) {
+    return "{name: csv, fname: " + file + ", split_column: part, split: " + name + "}";
+  };
+  const Lines found = warnings_of(config_of(part("tr"), part("va")));
+  REQUIRE(found.size() == 1);
+  CHECK_THAT(found[0],
+             Catch::Contains("2 of 3 examples are of classes without a training example, which "
+                             "the model cannot learn: c; add"));
+}
+
+}  // namespace bv::test
