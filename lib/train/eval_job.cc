@@ -86,9 +86,10 @@ EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
   return env;
 }
 
-// Checks the data of an evaluator that has other problems: such an evaluator is not probed.
-void check_data(const Config& config, const EvalEnv& env) {
+// Opens the data of an evaluator that is not probed. Its classes may be its own, as those of `knn`.
+void check_data(const Config& config, EvalEnv env) {
   if (!config.has("data")) return;
+  env.data.classes.reset();
   attempt(config, [&] {
     EvalInput input(config, env);
     if (input.prepared()) input.data();
@@ -161,7 +162,7 @@ std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& default
     const size_t problems = problem_count(evals);
     const bool built =
         attempt(config, [&] { jobs.push_back(read_eval(name, config, defaults, length)); });
-    if (problem_count(evals) == problems) continue;
+    if (problem_count(evals) == problems && defaults.classes_known) continue;
     if (built) jobs.back().sound = false;
     check_data(config, eval_env(name, defaults));
   }

@@ -23,7 +23,7 @@ struct EvalJob {
   Tta tta;
   std::optional<Due> due;  // log_steps, log_seconds, ...; absent: training does not run it
   std::unique_ptr<Evaluator> evaluator;
-  bool sound = true;  // no problem was found while it was read
+  bool sound = true;  // no problem was found while it was read, and it can be probed
 };
 
 // What the run gives to all its evaluators.
@@ -36,6 +36,9 @@ struct EvalDefaults {
   Group* group = &Group::single();  // as in EvalEnv
   bool has_ema = false;             // the run keeps averaged weights
   std::string loss;                 // as in EvalEnv
+  // Whether num_classes fits the training data. If not, labels seem to be out of range, so the
+  // evaluators are not sound: only their data is opened.
+  bool classes_known = true;
   // The prediction functions of the task; empty if there is no task.
   std::vector<std::string> predictions;
 };
@@ -50,7 +53,7 @@ std::string claim_metric(const std::string& metric, const std::string& evaluator
 
 // Returns all entries of `evals` in alphabetical order, which is also the order in which they run.
 // Records problems with the config. These include metrics of the same name, as far as evaluators
-// know the names before they run. Opens no data except that of evaluators with problems.
+// know the names before they run. Opens no data except that of evaluators that are not sound.
 std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
                                 const RunLength& length);
 

@@ -284,6 +284,7 @@ void Recipe::read_evaluators() {
   defaults.seed = seed;
   defaults.pinned = loader.pinned;
   defaults.data = data_env_;
+  defaults.classes_known = classes_known_;
   defaults.group = &group;
   defaults.has_ema = config.has("ema");
   defaults.loss = config.get("loss", default_loss(config.get("task", "classify")));

@@ -141,6 +141,7 @@ struct Recipe {
   std::optional<ImageCacheOptions> image_cache_;  // input.cache
   bool byte_images_ = false;                      // images stay bytes until the step if possible
   bool config_counts_classes_ = false;            // num_classes: auto
+  bool classes_known_ = false;                    // num_classes fits the training data
   Example first_;  // the first training example, preprocessed; empty if something is wrong with it
   ModelEnv env_;
   std::optional<double> head_bias_;

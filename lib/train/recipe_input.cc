@@ -190,6 +190,7 @@ bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
 void Recipe::read_input(bool synthetic) {
   const Config input = config.section("input");
   bool has_classes = read_num_classes();
+  classes_known_ = has_classes && !config.is_text("num_classes", kAuto);
   data_env_.source = {seed, num_classes};
   data_env_.synthetic = synthetic;
   loader.rank = group.rank();
@@ -217,6 +218,12 @@ void Recipe::read_input(bool synthetic) {
     for (InputPart& part : inputs_) part.training.pp = make_pipeline(part.keys, image_cache_);
     make_data(keep_only);
   }
+  // A pp string has been read as if num_classes were 1 if it is no number.
+  const auto uses_number = [](const InputPart& part) {
+    return part.training.pp->text().find("num_classes") != std::string::npos;
+  };
+  classes_known_ =
+      counted && (has_classes || std::none_of(inputs_.begin(), inputs_.end(), uses_number));
   has_classes = has_classes && counted;
   length.data_size = data->size();
   if (length.batch_size > length.data_size) {
@@ -229,7 +236,7 @@ void Recipe::read_input(bool synthetic) {
     for (const std::string& line : data_notes(*part.training.data, *part.training.pp))
       part.keys.warn("data", line);
   }
-  if (!has_pp || !counted) return;  // its labels would be out of range
+  if (!has_pp || !classes_known_) return;  // its labels would be out of range
   std::vector<const Pipeline*> pps;
   for (const InputPart& part : inputs_) pps.push_back(part.training.pp.get());
   if (image_cache_) attempt(config, [&] { check_image_cache(input, pps); });
