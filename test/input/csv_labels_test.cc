@@ -129,6 +129,31 @@ TEST_CASE("csv: several labels in a cell", "[csv]") {
         "t.csv:2:14: error: the label is -1, must be within 0 .. 1048575");
 }
 
+TEST_CASE("csv: several labels between commas or in a list are refused", "[csv]") {
+  const CsvFolder folder;
+  const std::string begin = "image,label\nimages/a.jpg,dog\nimages/b.jpg,";
+  const auto problem = [&](const std::string& cell, const std::string& rest = "") {
+    return folder.problem(begin + cell + "\n", "multilabel: true\n" + rest);
+  };
+  const std::string advice =
+      " has a comma, which does not separate labels: write `;` or `|` between them, or list all "
+      "names in `classes` if this is one";
+  CHECK(problem("\"cat,dog\"") == "t.csv:3:14: error: 'cat,dog'" + advice);
+  CHECK(problem("\"cat, dog\"") == "t.csv:3:14: error: 'cat, dog'" + advice);
+  CHECK(problem("\"0,2\"") == "t.csv:3:14: error: '0,2'" + advice);
+  CHECK(problem("\"['cat', 'dog']\"") ==
+        "t.csv:3:14: error: the labels are a list, ['cat', 'dog']: write them without brackets and "
+        "quotes, separated by `;` or `|`");
+  CHECK_THAT(problem("['cat']"), Catch::Contains("the labels are a list, ['cat']: write them"));
+  CHECK_THAT(problem("\"[\"\"cat\"\";\"\"dog\"\"]\""), Catch::Contains("are a list"));
+  // A comma may be part of a name.
+  CHECK(folder.data(begin + "\"tench, fish;dog\"\n", "multilabel: true\n")->class_names() ==
+        Names{"dog", "tench, fish"});
+  CHECK(
+      folder.data(begin + "\"tench, fish\"\n", "multilabel: true\nclasses: [dog, 'tench, fish']\n")
+          ->class_names() == Names{"dog", "tench, fish"});
+}
+
 TEST_CASE("csv: a column of numbers that one cell turns into text is named", "[csv]") {
   const CsvFolder folder;
   const std::string text = "image,label,w\nimages/a.jpg,0,1\nimages/b.jpg,1,2.5\n";

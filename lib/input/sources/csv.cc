@@ -41,8 +41,9 @@ const KeyTable keys(
       "breed"},
      {"multilabel", "bool", "false",
       "A cell may hold several labels, separated by `;` or `|`. If no cell has these and no name "
-      "in `classes` has a blank, blanks separate them. Examples then have `labels`: 1 for each "
-      "class of the image and 0 for the others."},
+      "in `classes` has a blank, blanks separate them. Commas never do: a cell with a comma is "
+      "then an error, unless `classes` lists the names. Examples have `labels`: 1 for each class "
+      "of the image and 0 for the others."},
      {"classes", "list of string", "[]",
       "Class names in the order of their numbers. Any other name in the column is an error. By "
       "default, the sorted names of the column. With `multilabel`, give it for all data sets of a "
@@ -214,7 +215,7 @@ class CsvSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = "bvtrain csv 2";
+    std::string format = "bvtrain csv 3";
     const auto put = [&](const std::string& text) { format += " " + json_string(text); };
     put(settings_.path.value_or(""));
     put(settings_.split.value_or(""));

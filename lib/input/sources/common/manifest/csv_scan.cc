@@ -7,6 +7,7 @@
 #include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -100,6 +101,7 @@ class CsvScan {
         throw RowFault(cell.at, "the split is empty");
       if (role == CsvRole::target) target_number(cell);
       if (role == CsvRole::several) {
+        refuse_commas(cell);
         for (const std::string_view label : several_labels(cell.text, layout_.bars))
           labels_.add_one_of_several(label, cell.at, row);
       }
@@ -108,6 +110,25 @@ class CsvScan {
     if (const auto label = layout_.column_of(CsvRole::label))
       labels_.add(cells_[*label].text, cells_[*label].at, row);
     widen_types(row.line);
+  }
+
+  // Throws if a cell seems to hold several labels in a form that would make wrong class names.
+  void refuse_commas(const CsvCell& cell) const {
+    if (!settings_.classes.empty()) return;  // any other name is an error
+    const std::string text = trim(cell.text);
+    if (text.starts_with('[') && text.ends_with(']')) {
+      throw RowFault(cell.at,
+                     fmt::format("the labels are a list, {}: write them without brackets and "
+                                 "quotes, separated by `;` or `|`",
+                                 printable(text)),
+                     /*fatal=*/true);
+    }
+    if (layout_.bars || text.find(',') == std::string::npos) return;
+    throw RowFault(cell.at,
+                   fmt::format("'{}' has a comma, which does not separate labels: write `;` or `|` "
+                               "between them, or list all names in `classes` if this is one",
+                               printable(text)),
+                   /*fatal=*/true);
   }
 
   void widen_types(int64_t line) {
