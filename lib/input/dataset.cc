@@ -236,16 +236,16 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
       unknown.insert(static_cast<int64_t>(label));
   }
   const std::string names = short_list(names_of(unknown, own));
-  if (!unknown.empty() && (!skip_unknown || !labelled || !any_known)) {
-    throw Error(
-        Exit::usage, "",
-        fmt::format(
-            "has examples of {}, but the classes of {} are {}{}", names, run.owner,
-            short_list(run.names),
-            skip_unknown && labelled ? ": no example is left"
-            : skip_unknown
-                ? " (this source cannot skip them: it gets the labels only by reading the examples)"
-                : "; `unknown_classes: skip` leaves these examples out"));
+  const bool can_skip = labelled && any_known;
+  if (!unknown.empty() && (!skip_unknown || !can_skip)) {
+    const char* const why = can_skip        ? "; `unknown_classes: skip` leaves these examples out"
+                            : !skip_unknown ? ""
+                            : labelled      ? ": no example is left"
+                                            : " (`unknown_classes: skip` needs one label per "
+                                              "example that is known before it is read)";
+    throw Error(Exit::usage, "",
+                fmt::format("has examples of {}, but the classes of {} are {}{}", names, run.owner,
+                            short_list(run.names), why));
   }
   classes_ = map;
   if (unknown.empty()) return "";

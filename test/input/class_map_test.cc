@@ -116,6 +116,22 @@ TEST_CASE("classes that the run does not have are an error, or are left out") {
         "no example is left");
 }
 
+TEST_CASE("unknown_classes: skip is advised only where it works") {
+  const TempFolder folder;
+  write_classes(folder, {"bus", "cat"}, 1);
+  CHECK(error_of([&] {
+          open(folder, {{"tree"}, "`train`"});
+        }) == "t.yaml: error: has examples of bus, cat, but the classes of `train` are tree");
+  // Images with several labels.
+  const std::string begin =
+      "t.yaml: error: has examples of bus, but the classes of the training data are cat, dog, ship";
+  CHECK(error_of([&] { open(folder, kAnimals, ", separator: _"); }) == begin);
+  CHECK(error_of([&] { open(folder, kAnimals, ", separator: _, unknown_classes: skip"); }) ==
+        begin +
+            " (`unknown_classes: skip` needs one label per example that is known before it is "
+            "read)");
+}
+
 TEST_CASE("labels are compared by number, with a warning, if one side has no names") {
   const TempFolder folder;
   write_classes(folder, {"cat", "ship"}, 1);
