@@ -36,8 +36,10 @@ std::vector<int64_t> counts_of(const Config& config, const std::string& word, co
     counts[label] = count;
   }
   std::vector<std::string> absent;
-  for (size_t c = 0; c < counts.size(); ++c)
-    if (counts[c] == 0) absent.push_back(std::to_string(c));
+  for (size_t c = 0; c < counts.size(); ++c) {
+    const bool named = c < env.class_names.size();
+    if (counts[c] == 0) absent.push_back(named ? env.class_names[c] : std::to_string(c));
+  }
   if (!absent.empty()) {
     config.fail("class_weights",
                 fmt::format("'{}' cannot weight classes without a training example: {}; give a "

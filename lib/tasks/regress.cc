@@ -205,7 +205,7 @@ class Regress : public Task {
       : loss_(env.loss_name),
         normalizes_(config.get<bool>("normalize_targets", true)),
         delta_(config.get<double>("delta", 1.0)),
-        named_(env.named_classes && env.label_feature == "label") {
+        named_(!env.class_names.empty() && env.label_feature == "label") {
     if (!(delta_ > 0))
       config.problem("delta", fmt::format("must be positive, got {}", delta_));
     else if (delta_ != 1 && loss_ != "huber")

@@ -29,7 +29,7 @@ struct TaskEnv {
   // The feature of the training data from which input.pp makes `labels`. label_counts() is about
   // the feature "label".
   std::string label_feature = "label";
-  bool named_classes = false;  // the training data names the classes of `label`
+  std::vector<std::string> class_names = {};  // of `label` in the training data; empty: not named
   // Returns the labels of the training data. Empty if nothing is trained, or if the data could not
   // be opened: then a task skips whatever needs the labels.
   std::function<LabelCounts()> label_counts = {};

@@ -196,7 +196,7 @@ void Recipe::read_task() {
                    fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
   }
   env.num_classes = num_classes;
-  env.named_classes = !classes_.names.empty();
+  env.class_names = classes_.names;
   for (const InputPart& part : inputs_) {
     if (part.training.pp && !part.training.pp->uses_data_labels())
       env.label_feature = part.training.pp->made_from("labels");

@@ -158,7 +158,7 @@ TEST_CASE("whole numbers are targets unless they are numbers of named classes") 
                        {"label", at::tensor({1, 1}, at::kLong)}};
   CHECK(make("{normalize_targets: false}")->loss(model, whole, pass).item<float>() ==
         Approx((1 + 16) / 2.));
-  TaskEnv env = {.loss_name = "mse", .named_classes = true};
+  TaskEnv env = {.loss_name = "mse", .class_names = {"cat", "dog"}};
   CHECK(
       error_of([&] { make("{normalize_targets: false}", env)->loss(model, whole, pass); }) ==
       "[regress] 'label' is int64: the numbers of classes, which the training data names; use "

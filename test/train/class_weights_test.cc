@@ -156,6 +156,10 @@ TEST_CASE("class_weights that do not fit are refused") {
   CHECK_THAT(refusal("{class_weights: balanced}", absent),
              Catch::EndsWith("class_weights: 'balanced' cannot weight classes without a training "
                              "example: 1, 3; give a list of 5 weights"));
+  absent.class_names = {"ant", "bee", "cat"};
+  CHECK_THAT(refusal("{class_weights: balanced}", absent),
+             Catch::EndsWith("class_weights: 'balanced' cannot weight classes without a training "
+                             "example: bee, 3; give a list of 5 weights"));
   // An evaluation knows no training data, and needs no weights.
   TaskEnv evaluation = env();
   evaluation.label_counts = {};
