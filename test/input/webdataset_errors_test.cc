@@ -58,6 +58,33 @@ TEST_CASE("samples that cannot be read are named at the start", "[webdataset]") 
   CHECK_THAT(all, Catch::EndsWith("\n... and 10 more"));
 }
 
+TEST_CASE("members of a sample that are not next to each other are told as such", "[webdataset]") {
+  const Shards shards;
+  const std::string advice =
+      "; other members with this key are elsewhere in the tar, but those of one sample must follow "
+      "each other, as `tar --sort=name` writes them";
+  const std::string image = tar_member("0.jpg", jpeg("")), other = tar_member("1.jpg", jpeg(""));
+  const std::string label = tar_member("0.cls", "1");
+  shards.tar("a.tar", image + other + label);
+  CHECK(shards.problem() == "a.tar @ offset 2048 (key 0): error: has no image, only cls" + advice);
+  CHECK(shards.problem("features: {image: jpg, label: cls}") ==
+        "a.tar @ offset 0 (key 0): error: has no member 'cls', which `features` names for `label`; "
+        "it has jpg" +
+            advice);
+  shards.tar("a.tar", label + other + image);
+  CHECK(shards.problem() ==
+        "a.tar @ offset 0 (key 0): error: has no image (jpg, jpeg, png, webp), "
+        "only cls" +
+            advice);
+  shards.tar("a.tar", labelled("2", 1) + image + other + label);
+  CHECK(
+      shards.problem() ==
+      "a.tar @ offset 2048 (key 0): error: has no 'cls', only jpg" + advice +
+          "\na.tar @ offset 3072 (key 1): error: has no 'cls', only jpg\na.tar @ offset 4096 (key "
+          "0): error: has no image, only cls" +
+          advice);
+}
+
 TEST_CASE("a sample that cannot be read has no label", "[webdataset]") {
   constexpr int64_t kNo = Source::kNoLabel;
   const Shards shards;

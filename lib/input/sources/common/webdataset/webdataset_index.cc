@@ -172,6 +172,7 @@ void SampleScanner::check_complete(ScannedSample& sample) const {
   for (size_t i = 0; i < plan_.members.size() && sample.problem.empty(); ++i) {
     if (sample.present[i] != 0) continue;
     const PlannedMember& missing = plan_.members[i];
+    sample.incomplete = true;
     sample.problem =
         fmt::format("has no {}, only {}",
                     missing.extension.empty() ? "image" : fmt::format("'{}'", missing.extension),
@@ -208,10 +209,15 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
                                        const ClassNumbers& classes) {
   Scanned found;
   SampleScanner scanner(file, plan, classes);
+  std::vector<uint64_t> keys;                    // hashes
+  std::vector<std::optional<uint64_t>> lacking;  // for each problem, the key if it is a lack
   for (ScannedSample sample; scanner.next(sample);) {
+    keys.push_back(hash64(sample.key));
     const bool broken = !sample.problem.empty();
-    if (broken && ++found.broken <= kMaxShown)
+    if (broken && ++found.broken <= kMaxShown) {
       found.problems.emplace_back(Exit::usage, sample.where(file), sample.problem);
+      lacking.push_back(sample.incomplete ? std::optional(keys.back()) : std::nullopt);
+    }
     if (broken) sample.places[0].size = kBroken;
     found.begins.push_back(static_cast<uint32_t>(sample.begin / kTarBlock));
     found.places.insert(found.places.end(), sample.places.begin(),
@@ -222,6 +228,11 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
   if (found.begins.empty())
     throw Error(Exit::usage, file,
                 "holds no samples: no member of the tar is called <key>.<extension>");
+  for (size_t i = 0; i < lacking.size(); ++i) {
+    if (!lacking[i] || std::count(keys.begin(), keys.end(), *lacking[i]) == 1) continue;
+    const Error& bare = found.problems[i];
+    found.problems[i] = Error(Exit::usage, bare.where(), bare.message() + std::string(kScattered));
+  }
   found.fractional = scanner.fractional();
   found.notes = scanner.notes();
   return found;

@@ -28,7 +28,8 @@ struct ScannedSample {
   std::vector<Place> places;            // of SamplePlan::members
   std::vector<uint8_t> present;         // for each of these, 1 if the sample has it
   std::optional<int64_t> label;
-  std::string problem;  // why the sample cannot be read; empty if it can
+  std::string problem;      // why the sample cannot be read; empty if it can
+  bool incomplete = false;  // the problem is that the sample lacks a member
 
   // Returns "<file> @ offset <begin> (key <key>)".
   std::string where(const std::string& file) const;

@@ -55,7 +55,7 @@ ChosenMember parse_chosen(std::string_view text) {
 
 // The first sample of a tar.
 struct FirstSample {
-  std::string where;
+  std::string where, key;
   std::vector<std::pair<std::string, TarMember>> members;  // by extension
 
   [[noreturn]] void fail(std::string_view why) const { throw Error(Exit::usage, where, why); }
@@ -79,16 +79,16 @@ struct FirstSample {
 
 FirstSample first_sample(TarReader& reader) {
   FirstSample sample;
-  std::string key;
   // SampleScanner reports a sample that has more members.
   for (TarMember member; sample.members.size() < limits::kSampleMembers && reader.next(member);) {
     const std::optional<SampleName> name = sample_name(member.name);
     if (!name || !member.is_file()) continue;
-    if (name->key != key) {
+    if (name->key != sample.key) {
       if (is_sample(sample.extensions())) break;
       sample.members.clear();
-      key = name->key;
-      sample.where = fmt::format("{} @ offset {} (key {})", reader.name(), member.begin, key);
+      sample.key = name->key;
+      sample.where =
+          fmt::format("{} @ offset {} (key {})", reader.name(), member.begin, sample.key);
     }
     sample.members.emplace_back(name->extension, member);
   }
@@ -118,6 +118,16 @@ class PlanMaker {
   }
 
  private:
+  // Fails because the first sample lacks something. `advice` is for a sample that is whole.
+  [[noreturn]] void fail_incomplete(const std::string& why, std::string_view advice) {
+    bool scattered = false;
+    for (TarMember member; !scattered && reader_.next(member);) {
+      const std::optional<SampleName> name = sample_name(member.name);
+      scattered = name && name->key == first_.key;
+    }
+    first_.fail(why + std::string(scattered ? kScattered : advice));
+  }
+
   size_t add_member(const PlannedMember& member) {
     for (size_t i = 0; i < plan_.members.size(); ++i) {
       if (plan_.members[i].extension == member.extension) return i;
@@ -166,10 +176,12 @@ class PlanMaker {
       if (!first_.find(extension)) {
         const std::vector<std::string> others = first_.extensions();
         const std::string similar = nearest(extension, others);
-        first_.fail(fmt::format(
-            "has no member '{}', which `features` names for `{}`{}; it has {}", extension, name,
-            similar.empty() ? "" : fmt::format(" (did you mean '{}'?)", similar),
-            join(others, ", ")));
+        fail_incomplete(
+            fmt::format("has no member '{}', which `features` names for `{}`{}; it has {}",
+                        extension, name,
+                        similar.empty() ? "" : fmt::format(" (did you mean '{}'?)", similar),
+                        join(others, ", ")),
+            "");
       }
       const PlannedMember member{extension, member_kind(extension)};
       if (json_key.empty())
@@ -204,10 +216,9 @@ class PlanMaker {
   void add_usual() {
     const std::vector<std::string> images = first_.of_kind(MemberKind::image);
     if (images.empty()) {
-      first_.fail(
-          fmt::format("has no image (jpg, jpeg, png, webp), only {}: `features` can name "
-                      "other members",
-                      join(first_.extensions(), ", ")));
+      fail_incomplete(fmt::format("has no image (jpg, jpeg, png, webp), only {}",
+                                  join(first_.extensions(), ", ")),
+                      ": `features` can name other members");
     }
     if (images.size() > 1) {
       first_.fail(

@@ -33,6 +33,10 @@ MemberKind member_kind(std::string_view extension);
 // Returns whether members with these extensions are a sample, and not files that are merely beside
 // the data, such as README.md: at least one is not MemberKind::other.
 bool is_sample(std::span<const std::string> extensions);
+// What an incomplete sample's message adds if the same tar has more members with its key.
+inline constexpr std::string_view kScattered =
+    "; other members with this key are elsewhere in the tar, but those of one sample must follow "
+    "each other, as `tar --sort=name` writes them";
 
 // The numbers of classes by their names, if the config gives names.
 class ClassNumbers {
