@@ -161,7 +161,7 @@ TEST_CASE("names of classes", "[webdataset]") {
   const auto label = [](const std::string& key, const std::string& cls) {
     return sample(key, {{"cls", cls}, {"jpg", jpeg("")}});
   };
-  shards.tar("a.tar", label("0", " ship\r\n") + label("1", "0") + label("2", "dog"));
+  shards.tar("a.tar", label("0", " ship\r\n") + label("1", "cat") + label("2", "dog"));
   const std::string file = shards.write("names.txt", "cat\r\ndog\r\nship\r\n\r\n");
   for (const std::string& classes : {std::string("[cat, dog, ship]"), file}) {
     const auto source = shards.open("classes: " + classes);
@@ -173,17 +173,30 @@ TEST_CASE("names of classes", "[webdataset]") {
                "\xEF\xBB\xBF"
                "cat\ndog\nship\n");
   CHECK(shards.open("classes: " + file)->class_names() == Names{"cat", "dog", "ship"});
-  CHECK(shards.problem() ==
-        "a.tar @ offset 0 (key 0): error: the label 'ship' is not a whole number (`classes` gives "
-        "the names of classes)\n"
-        "a.tar @ offset 4096 (key 2): error: the label 'dog' is not a whole number (`classes` "
-        "gives the names of classes)");
+  CHECK(
+      shards.problem() ==
+      "a.tar @ offset 0 (key 0): error: the label 'ship' is not a whole number (`classes` gives "
+      "the names of classes)\n"
+      "a.tar @ offset 2048 (key 1): error: the label 'cat' is not a whole number (`classes` gives "
+      "the names of classes)\n"
+      "a.tar @ offset 4096 (key 2): error: the label 'dog' is not a whole number (`classes` "
+      "gives the names of classes)");
   CHECK(shards.problem("classes: [cat, dogs, ship]") ==
         "a.tar @ offset 4096 (key 2): error: the label 'dog' is none of the 3 names in `classes` "
         "(did you mean 'dogs'?)");
   shards.tar("a.tar", label("0", "3"));
   CHECK(shards.problem("classes: [cat, dog, ship]") ==
         "a.tar @ offset 0 (key 0): error: the label is 3, but `classes` has 3 names");
+  shards.tar("a.tar", label("0", "0") + label("1", "dog") + label("2", "cat"));
+  CHECK(shards.problem("classes: [cat, dog, ship]") ==
+        "a.tar @ offset 0 (key 0): error: the label '0' is a number, but a.tar @ offset 2048 (key "
+        "1) has the label 'dog'");
+  shards.tar("b.tar", label("0", "0") + label("1", "2"));
+  CHECK(
+      shards.problem("classes: [cat, dog, ship]") ==
+      "a.tar @ offset 2048 (key 1): error: the label 'dog' is a name, but a.tar @ offset 0 (key 0) "
+      "has the label '0'");
+  std::filesystem::remove(shards / "b.tar");
   shards.tar("a.tar", label("0", "1990"));  // a name that looks like a number
   CHECK(labels_of(*shards.open("classes: ['1980', '1990']")) == Labels{1});
 

@@ -55,8 +55,9 @@ const KeyTable keys(
       "{image: left.jpg, label: cls}"},
      {"classes", "string | list of string", "none",
       "Class names in the order of their numbers, from 0: a list, or a text file with one name per "
-      "line. Labels may then be names instead of numbers, reports show the names, and data sets of "
-      "one run match their classes by name. Any other label is an error.",
+      "line. The labels may then be names instead of numbers, all of them or none. Reports show "
+      "the names, and data sets of one run match their classes by name. Any other label is an "
+      "error.",
       "[cat, dog, ship]"}});
 
 using Names = std::vector<std::string>;

@@ -21,7 +21,7 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain webdataset 3";
+constexpr std::string_view kFormat = "bvtrain webdataset 4";
 constexpr size_t kMaxShown = 20;  // broken samples
 
 [[noreturn]] void refuse(std::string_view why) { throw Error::bare(Exit::data, why); }
@@ -147,7 +147,7 @@ void SampleScanner::look_inside(size_t planned, ScannedSample& sample) {
   } else if (plan_.label && plan_.label->member == planned) {
     if (member_.size > limits::kLabelMemberBytes)
       refuse(fmt::format("'{}' has {} bytes, too many for a label", extension_, member_.size));
-    sample.label = classes_.number_of(reader_.content(member_));
+    sample.label = classes_.label_of(reader_.content(member_));
   }
 }
 
@@ -182,6 +182,41 @@ void SampleScanner::check_complete(ScannedSample& sample) const {
 
 // ---- All files
 
+namespace {
+
+// The labels that are names, or those that are numbers.
+struct LabelForm {
+  uint64_t count = 0;
+  std::string where;  // the first one's sample
+  int64_t number = 0;
+
+  void add(const LabelForm& other) {
+    if (count == 0) {
+      where = other.where;
+      number = other.number;
+    }
+    count += other.count;
+  }
+};
+
+struct LabelForms {
+  LabelForm names, numbers;
+
+  // Throws Error(Exit::usage) at one of the rarer form if there are both.
+  void check_equal(const std::vector<std::string>& classes) const {
+    if (names.count == 0 || numbers.count == 0) return;
+    const bool name = names.count < numbers.count;
+    const std::string of_name = classes.at(names.number);
+    throw Error(Exit::usage, name ? names.where : numbers.where,
+                fmt::format("the label '{}' is a {}, but {} has the label '{}'",
+                            name ? of_name : std::to_string(numbers.number),
+                            name ? "name" : "number", name ? numbers.where : names.where,
+                            name ? std::to_string(numbers.number) : of_name));
+  }
+};
+
+}  // namespace
+
 // One file's part of the index.
 struct SampleIndex::Scanned {
   std::vector<uint32_t> begins;
@@ -189,6 +224,7 @@ struct SampleIndex::Scanned {
   std::vector<int64_t> labels;
   std::vector<uint8_t> fractional;
   FileNotes notes;
+  LabelForms forms;
   std::vector<Error> problems;
   uint64_t broken = 0;
 };
@@ -222,8 +258,15 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
     found.begins.push_back(static_cast<uint32_t>(sample.begin / kTarBlock));
     found.places.insert(found.places.end(), sample.places.begin(),
                         sample.places.begin() + static_cast<ptrdiff_t>(plan.stored));
-    if (plan.label)
-      found.labels.push_back(broken ? Source::kNoLabel : sample.label.value_or(Source::kNoLabel));
+    const bool has_label = !broken && sample.label;
+    if (plan.label) found.labels.push_back(has_label ? sample.label->number : Source::kNoLabel);
+    if (has_label) {
+      LabelForm& form = sample.label->named ? found.forms.names : found.forms.numbers;
+      if (form.count++ == 0) {
+        form.where = sample.where(file);
+        form.number = sample.label->number;
+      }
+    }
   }
   if (found.begins.empty())
     throw Error(Exit::usage, file,
@@ -244,9 +287,12 @@ void SampleIndex::build(const std::vector<std::string>& files, const SamplePlan&
   scan_files(files.size(), "reading the headers of tar files",
              [&](size_t i) { found[i] = scan(files[i], plan, classes); });
   std::vector<Error> problems;
+  LabelForms forms;
   broken_ = 0;
   for (Scanned& file : found) {
     broken_ += file.broken;
+    forms.names.add(file.forms.names);
+    forms.numbers.add(file.forms.numbers);
     for (Error& problem : file.problems) {
       if (problems.size() < kMaxShown) problems.push_back(std::move(problem));
     }
@@ -255,6 +301,7 @@ void SampleIndex::build(const std::vector<std::string>& files, const SamplePlan&
     const size_t left_out = broken_ - problems.size();
     throw BrokenFiles(std::move(problems), left_out);
   }
+  forms.check_equal(classes.names());
   fractional_.assign(plan.features.size(), 0);
   merge(std::move(found), plan.label.has_value());
 }

@@ -27,7 +27,7 @@ struct ScannedSample {
   std::vector<std::string> extensions;  // of all its members
   std::vector<Place> places;            // of SamplePlan::members
   std::vector<uint8_t> present;         // for each of these, 1 if the sample has it
-  std::optional<int64_t> label;
+  std::optional<ClassLabel> label;
   std::string problem;      // why the sample cannot be read; empty if it can
   bool incomplete = false;  // the problem is that the sample lacks a member
 

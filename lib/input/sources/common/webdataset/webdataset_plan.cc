@@ -329,9 +329,10 @@ ClassNumbers::ClassNumbers(std::vector<std::string> names) : names_(std::move(na
   }
 }
 
-int64_t ClassNumbers::number_of(std::string_view text) const {
+ClassLabel ClassNumbers::label_of(std::string_view text) const {
   const std::string label = trim(text);
-  if (const auto named = numbers_.find(label); named != numbers_.end()) return named->second;
+  if (const auto named = numbers_.find(label); named != numbers_.end())
+    return {named->second, /*named=*/true};
   const bool minus = label.starts_with('-');
   const auto count = parse_count<int64_t>(std::string_view(label).substr(minus ? 1 : 0));
   if (!count && names_.empty() && plain_number(label).kind == PlainNumber::Kind::real) {
@@ -359,7 +360,7 @@ int64_t ClassNumbers::number_of(std::string_view text) const {
     throw Error::bare(Exit::data, fmt::format("the label is {}, but `classes` has {} names", number,
                                               names_.size()));
   }
-  return number;
+  return {number, /*named=*/false};
 }
 
 std::optional<size_t> SamplePlan::find(std::string_view extension) const {

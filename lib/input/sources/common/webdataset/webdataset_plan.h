@@ -38,6 +38,12 @@ inline constexpr std::string_view kScattered =
     "; other members with this key are elsewhere in the tar, but those of one sample must follow "
     "each other, as `tar --sort=name` writes them";
 
+// The label of a sample.
+struct ClassLabel {
+  int64_t number = 0;
+  bool named = false;  // it is the name of a class in the tar, not a number
+};
+
 // The numbers of classes by their names, if the config gives names.
 class ClassNumbers {
  public:
@@ -47,9 +53,9 @@ class ClassNumbers {
   explicit ClassNumbers(std::vector<std::string> names);
 
   const std::vector<std::string>& names() const { return names_; }
-  // Returns the number of a class. `text` is its name or its number; white space around it does not
+  // Returns the class that `text` means, its name or its number; white space around it does not
   // count. Throws Error(Exit::data) without a place if it is neither, or not one of the classes.
-  int64_t number_of(std::string_view text) const;
+  ClassLabel label_of(std::string_view text) const;
 
  private:
   std::vector<std::string> names_;
