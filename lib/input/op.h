@@ -62,6 +62,9 @@ class Op {
   // Returns whether the op decodes images without turning them as their EXIF orientation says.
   virtual bool ignores_orientation() const { return false; }
 
+  // Returns whether the results depend on random numbers.
+  virtual bool is_random() const { return false; }
+
   // Returns whether apply_batch() works.
   virtual bool has_batched() const { return false; }
   // Applies the op to a stack of examples of equal shapes, with results bit-identical to those of

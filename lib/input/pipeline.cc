@@ -80,6 +80,14 @@ std::string Pipeline::ignores_orientation() const {
   return "";
 }
 
+std::vector<std::string> Pipeline::random_ops() const {
+  std::vector<std::string> names;
+  for (const Step& step : steps_) {
+    if (step.op->is_random()) names.push_back(step.name);
+  }
+  return names;
+}
+
 std::optional<Decoding> Pipeline::decodes() const {
   return steps_.empty() ? std::nullopt : steps_[0].op->decodes();
 }

@@ -42,6 +42,8 @@ class Pipeline {
   bool has_batched() const;
   // Returns the name of the first op that ignores_orientation(); empty if there is none.
   std::string ignores_orientation() const;
+  // Returns the names of the ops with is_random().
+  std::vector<std::string> random_ops() const;
   // From now on, if the first op decodes an image whose shorter side is longer than `short_side`,
   // the image is resized to it, as by the op resize_small. Call it before the pipeline is shared.
   void shrink_decoded(int64_t short_side);

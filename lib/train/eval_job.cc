@@ -5,9 +5,11 @@
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
+#include "lib/input/pipeline.h"
 #include "lib/report/page/report_charts.h"
 #include "lib/util/file_name.h"
 #include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -128,6 +130,19 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
   return job;
 }
 
+// Warns if an evaluator augments its images at random. Its config must be sound.
+void warn_of_random_ops(const Config& config) {
+  for (const char* key : {"pp_fn", "pp_train", "pp_eval"}) {
+    if (!config.has(key)) continue;
+    const std::vector<std::string> ops = Pipeline(config, key).random_ops();
+    if (ops.empty()) continue;
+    config.warn(key, fmt::format("the results are those of randomly changed examples, because of "
+                                 "{}; evaluate without random ops, as by resize_small and "
+                                 "central_crop in place of a random crop",
+                                 join(ops, ", ")));
+  }
+}
+
 void check_metric_names(const Config& evals, const std::vector<EvalJob>& jobs) {
   MetricOwners owners;
   for (const EvalJob& job : jobs) {
@@ -162,7 +177,10 @@ std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& default
     const size_t problems = problem_count(evals);
     const bool built =
         attempt(config, [&] { jobs.push_back(read_eval(name, config, defaults, length)); });
-    if (problem_count(evals) == problems && defaults.classes_known) continue;
+    if (problem_count(evals) == problems && defaults.classes_known) {
+      warn_of_random_ops(config);
+      continue;
+    }
     if (built) jobs.back().sound = false;
     check_data(config, eval_env(name, defaults));
   }

@@ -192,6 +192,9 @@ void check_form(const Case& c, const Form& form) {
     }
     inputs.push_back(input);
   }
+  for (int64_t i = 0; i < kCount; ++i) {
+    if (draws[i] != Rng(7, Purpose::augment, i).bits()) CHECK(!pp.random_ops().empty());
+  }
   if (!c.batched) return;
 
   Example batch = {{c.in, at::stack(inputs)}, {"other", at::zeros({kCount})}};
@@ -238,6 +241,24 @@ TEST_CASE("pad_to_shape fills before, after or on both sides") {
   CHECK(at::equal(padded("shape=[6, 3, 5], where='before'"), expected({3, 0, 0, 0, 2, 0})));
   CHECK(at::equal(padded("shape=[6, 6, -1], where='both'"), expected({0, 0, 1, 2, 1, 1})));
   CHECK(at::equal(padded("shape=[-1, 3, 2]"), x));
+}
+
+TEST_CASE("a pipeline names its random ops") {
+  const std::vector<std::string> expected = {"decode_jpeg_and_inception_crop",
+                                             "inception_crop",
+                                             "random_crop",
+                                             "flip_lr",
+                                             "flip_lr",
+                                             "randaug",
+                                             "random_affine",
+                                             "choice"};
+  CHECK(pipeline("decode_jpeg_and_inception_crop(8)|inception_crop(8)|random_crop(8)|flip_lr|"
+                 "flip_lr(alternate=True)|randaug|random_affine(shift=2)|choice(key='texts')")
+            .random_ops() == expected);
+  CHECK(pipeline("decode|resize_small(9)|central_crop(8)|random_affine|randaug(0)|value_range|"
+                 "onehot(3)|keep('image')")
+            .random_ops()
+            .empty());
 }
 
 TEST_CASE("decode has no batched form") { CHECK_FALSE(pipeline("decode").has_batched()); }

@@ -61,6 +61,8 @@ class Choice : public Op {
     }
   }
 
+  bool is_random() const override { return true; }
+
   void apply(Example& example, Rng& rng) const override {
     std::vector<at::Tensor> in;
     for (const std::string& key : inkeys_) in.push_back(require_tensor(example, key, "choice"));

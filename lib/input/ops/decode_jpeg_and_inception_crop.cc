@@ -53,6 +53,7 @@ class DecodeJpegAndInceptionCrop : public Op {
   }
 
   bool ignores_orientation() const override { return !exif_; }
+  bool is_random() const override { return true; }
 
   void apply(Example& example, Rng& rng) const override {
     const at::Tensor encoded =

@@ -51,6 +51,8 @@ class FlipLr : public ImageOp {
     keys_ = InOutKeys(args);
   }
 
+  bool is_random() const override { return true; }
+
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
     const int64_t bytes = images.height * images.width * images.pixel_bytes();

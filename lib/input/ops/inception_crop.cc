@@ -27,6 +27,7 @@ class InceptionCrop : public ImageOp {
 
   // Without a size, result shapes differ.
   bool has_batched() const override { return size_.has_value(); }
+  bool is_random() const override { return true; }
 
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {

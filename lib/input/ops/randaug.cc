@@ -40,6 +40,8 @@ class RandAug : public ImageOp {
     }
   }
 
+  bool is_random() const override { return num_layers_ > 0; }
+
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
     if (images.tensor.scalar_type() != at::kByte) {

@@ -48,6 +48,8 @@ class RandomAffine : public ImageOp {
     }
   }
 
+  bool is_random() const override { return shift_ > 0 || rotate_ > 0 || scale_[0] < scale_[1]; }
+
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
     require_byte_or_float(images);

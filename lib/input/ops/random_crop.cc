@@ -23,6 +23,8 @@ class RandomCrop : public ImageOp {
     keys_ = InOutKeys(args);
   }
 
+  bool is_random() const override { return true; }
+
  private:
   at::Tensor map_images(const Images& images, std::span<Rng> rngs) const override {
     if (size_.height > images.height || size_.width > images.width) {

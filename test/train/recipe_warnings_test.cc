@@ -1,0 +1,51 @@
+// Warnings about data and preprocessing, which a run gives at its start. The configs are read in
+// this process, as in a run with --explain.
+#include <catch2/catch.hpp>
+
+#include "lib/config/load_config.h"
+#include "lib/train/recipe.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+const std::string kLabels =
+    R"(|onehot(num_classes, key="label", key_result="labels")|keep("image", "labels"))";
+
+// Returns the warnings of a run on `data`. `pp` and `pp_fn` make no labels. Without `eval_data` and
+// `pp_fn` there is no evaluator. `pp` is in x.yaml:7:7 and `pp_fn` in x.yaml:17:12.
+Lines warnings_of(const std::string& data, const std::string& pp, const std::string& eval_data = "",
+                  const std::string& pp_fn = "") {
+  std::string text =
+      "num_classes: auto\ntotal_steps: 1\nlog_training_steps: 1\ninput:\n  batch_size: 2\n  "
+      "data: " +
+      data + "\n  pp: " + pp + kLabels +
+      "\nmodel_name: cnn\nmodel: {widths: [4], dense: 8}\nloss: softmax_xent\noptax_name: sgd\n"
+      "lr: 0.1\n";
+  if (!pp_fn.empty()) {
+    text += "evals:\n  val:\n    type: classification\n    data: " + eval_data +
+            "\n    pp_fn: " + pp_fn + kLabels + "\n    loss_name: softmax_xent\n";
+  }
+  const Config config = parse_config(text, "x.yaml");
+  const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
+  return warnings(config);
+}
+
+const std::string kDigits = "{name: digits, split: train}";
+
+}  // namespace
+
+TEST_CASE("an evaluator with random ops gives a warning that names them") {
+  const auto lines = [](const std::string& pp_fn) {
+    return warnings_of(kDigits, "flip_lr|value_range(-1, 1)", "{name: digits, split: test}", pp_fn);
+  };
+  CHECK(lines("resize(8)|value_range(-1, 1)") == Lines{});
+  CHECK(lines("random_crop(8)|flip_lr|value_range(-1, 1)") ==
+        Lines{"x.yaml:17:12: warning: evals.val.pp_fn: the results are those of randomly changed "
+              "examples, because of random_crop, flip_lr; evaluate without random ops, as by "
+              "resize_small and central_crop in place of a random crop"});
+}
+
+}  // namespace bv::test
