@@ -80,6 +80,14 @@ std::string Pipeline::ignores_orientation() const {
   return "";
 }
 
+std::vector<Normalization> Pipeline::normalizations() const {
+  std::vector<Normalization> all;
+  for (const Step& step : steps_) {
+    if (const auto found = step.op->normalizes("image")) all.push_back(*found);
+  }
+  return all;
+}
+
 std::vector<std::string> Pipeline::random_ops() const {
   std::vector<std::string> names;
   for (const Step& step : steps_) {

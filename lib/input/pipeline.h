@@ -42,6 +42,8 @@ class Pipeline {
   bool has_batched() const;
   // Returns the name of the first op that ignores_orientation(); empty if there is none.
   std::string ignores_orientation() const;
+  // Returns how the ops normalize the feature 'image', in their order.
+  std::vector<Normalization> normalizations() const;
   // Returns the names of the ops with is_random().
   std::vector<std::string> random_ops() const;
   // From now on, if the first op decodes an image whose shorter side is longer than `short_side`,

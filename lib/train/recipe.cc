@@ -21,8 +21,6 @@
 namespace bv {
 namespace {
 
-constexpr int64_t kImagesToLookAt = 16;  // of each data set, to find their value range
-
 std::vector<double> read_growth_ratios(const Config& config, const Recipe& recipe) {
   const char* const key = "periodic_action_growth_ratios";
   const auto ratios = config.maybe<std::vector<double>>(key).value_or(std::vector<double>());
@@ -326,31 +324,6 @@ void Recipe::fit_model(const Config& input) {
   read_example(input, "data", [&] {
     model->fit(spread_images(examples, model->fit_images(), image_normalization));
   });
-}
-
-// Finds the value range of a few training images after preprocessing.
-void Recipe::look_at_images() {
-  if (data_env_.synthetic) return;
-  for (int64_t k = 0; k < std::min(kImagesToLookAt, data->size()); ++k) {
-    try {
-      at::Tensor image = data->compute(data->pick(k, seed, /*shuffled=*/true), seed, k).at("image");
-      if (image.scalar_type() == at::kByte && image_normalization)
-        image = normalize(image, *image_normalization);
-      const std::optional<ValueSpan> span = value_span(image);
-      if (span) image_values = image_values ? join(*image_values, *span) : span;
-    } catch (const Error&) {
-      // The loader reports examples that cannot be read.
-    }
-  }
-}
-
-// Warns if an evaluator's images are scaled differently from the training images.
-void Recipe::check_values(const Config& keys, const at::Tensor& images) const {
-  const std::optional<ValueSpan> span = value_span(images);
-  if (!span || !image_values || !far_apart(*span, *image_values)) return;
-  keys.warn("pp_fn", fmt::format("makes images with values from {}, but those of input.pp are from "
-                                 "{}: scale the values of both in the same way",
-                                 span->text(), image_values->text()));
 }
 
 // Finds problems that would otherwise end the run later. Opens every evaluator's data, reads a few

@@ -1,6 +1,7 @@
 // What the parts of Recipe share when they read a config.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <source_location>
 #include <string>
@@ -10,6 +11,9 @@
 #include "lib/input/example.h"
 
 namespace bv {
+
+// How many images of each data set a run looks at before it starts, to find their value range.
+inline constexpr int64_t kImagesToLookAt = 16;
 
 // Returns config[key], a number from 1 to 4096, or `fallback` if it is absent. Records a problem
 // for any other number.

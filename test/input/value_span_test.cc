@@ -29,6 +29,10 @@ TEST_CASE("spans that are far apart are those of other scales, not of other pict
   CHECK_FALSE(far_apart({-1, 1}, {-0.95, 0.7}));  // not the brightest white
   CHECK_FALSE(far_apart({-2.1, 2.6}, {-2.0, 2.2}));
   CHECK_FALSE(far_apart({0, 0}, {0, 0}));
+  CHECK(of_other_scale({-1, 1}, {-1, -0.992}));
+  CHECK(of_other_scale({0, 1}, {0, 255}));
+  CHECK_FALSE(of_other_scale({-1, 1}, {-1, -0.7}));  // dark pictures
+  CHECK_FALSE(of_other_scale({-1, -1}, {-1, 1}));    // black ones
 }
 
 }  // namespace bv

@@ -1,9 +1,15 @@
 // Warnings about data and preprocessing, which a run gives at its start. The configs are read in
 // this process, as in a run with --explain.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/train/recipe.h"
+#include "test/support/folder.h"
+#include "test/support/image_files.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -46,6 +52,42 @@ TEST_CASE("an evaluator with random ops gives a warning that names them") {
         Lines{"x.yaml:17:12: warning: evals.val.pp_fn: the results are those of randomly changed "
               "examples, because of random_crop, flip_lr; evaluate without random ops, as by "
               "resize_small and central_crop in place of a random crop"});
+}
+
+TEST_CASE("images that are only darker than those of the training give no warning") {
+  const TempFolder dir;
+  for (const char* name : {"a", "b"}) {
+    dir.write(fmt::format("bright/{}/1.jpg", name), flat_jpeg(200));
+    dir.write(fmt::format("bright/{}/2.jpg", name), flat_jpeg(255));
+    dir.write(fmt::format("dark/{}/1.jpg", name), flat_jpeg(10));
+    dir.write(fmt::format("dark/{}/2.jpg", name), flat_jpeg(20));
+  }
+  const auto lines = [&](const std::string& pp_fn) {
+    const auto folder = [&](const std::string& name) {
+      return "{name: image_folder, data_dir: " + dir / name + "}";
+    };
+    return warnings_of(folder("bright"), "decode|flip_lr|value_range(-1, 1)", folder("dark"),
+                       pp_fn);
+  };
+  CHECK(lines("decode|value_range(-1, 1)|resize(8)") == Lines{});
+  const Lines other = lines("decode|resize(8)|value_range(0, 1)");
+  REQUIRE(other.size() == 1);
+  CHECK(contains(other[0], "scale the values of both in the same way"));
+
+  // The same ops do not give arrays of another scale the same values.
+  const at::Tensor label = at::arange(4), image = at::rand({4, 8, 8, 3});
+  write_npz(dir / "bytes.npz", {{"image", image.mul(255).to(at::kByte)}, {"label", label}});
+  write_npz(dir / "dark.npz", {{"image", image.mul(60).to(at::kByte)}, {"label", label}});
+  write_npz(dir / "floats.npz", {{"image", image}, {"label", label}});
+  const auto arrays = [&](const std::string& name) {
+    const auto data = [&](const std::string& file) {
+      return "{name: npz, fname: " + (dir / (file + ".npz")) + "}";
+    };
+    return warnings_of(data("bytes"), "value_range(-1, 1)", data(name), "value_range(-1, 1)");
+  };
+  CHECK(arrays("dark") == Lines{});
+  REQUIRE(arrays("floats").size() == 1);
+  CHECK(contains(arrays("floats")[0], "scale the values of both in the same way"));
 }
 
 }  // namespace bv::test

@@ -15,6 +15,8 @@ struct Normalization {
   float scale = 1, offset = 0;
   bool clip = false;  // clips the results to [clip_min, clip_max]
   float clip_min = 0, clip_max = 0;
+
+  bool operator==(const Normalization&) const = default;
 };
 
 // Returns the normalized values as float32, for x of any real dtype, in float32 arithmetic and in

@@ -28,4 +28,9 @@ bool far_apart(const ValueSpan& a, const ValueSpan& b) {
   return std::max(std::abs(a.least - b.least), std::abs(a.greatest - b.greatest)) > 0.3 * longer;
 }
 
+bool of_other_scale(const ValueSpan& a, const ValueSpan& b) {
+  const auto [shorter, longer] = std::minmax(a.greatest - a.least, b.greatest - b.least);
+  return shorter > 0 && longer > 10 * shorter;
+}
+
 }  // namespace bv
