@@ -183,6 +183,12 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
   CHECK(problem(std::string("II*\0", 4)) ==
         "TIFF images are not supported: convert it to JPEG, PNG or WebP");
   CHECK(problem("\x01\x02\x03") == "not a JPEG, PNG or WebP image: it begins with 01 02 03");
+  // A row of a jsonl file whose image is not opened, or the target of a link as a file.
+  CHECK(problem("BMW/grün 1.PNG") ==
+        "not an image, but the text 'BMW/grün 1.PNG': for jsonl data, 'fopen_keys: [image]' reads "
+        "the files that the rows name");
+  CHECK(problem("no image") == "not a JPEG, PNG or WebP image: it begins with 6E 6F 20 69");
+  CHECK(problem("a\n.png") == "not a JPEG, PNG or WebP image: it begins with 61 0A 2E 70");
   CHECK(problem("<html>") ==
         "this is an HTML page, probably an error message of a web server: download it again");
   CHECK_THAT(problem("version https://git-lfs.github.com/spec/v1\n"),

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lib/input/image/image_suffix.h"
 #include "lib/input/image/jpeg.h"
 #include "lib/input/image/png.h"
 #include "lib/input/image/webp.h"
 #include "lib/util/error.h"
+#include "lib/util/printable.h"
 #include "lib/util/wrong_file.h"
 
 namespace bv {
@@ -18,6 +20,14 @@ bool has(std::span<const uint8_t> bytes, size_t offset, std::string_view text) {
   return bytes.size() >= offset + text.size() &&
          std::equal(text.begin(), text.end(), bytes.begin() + static_cast<ptrdiff_t>(offset),
                     [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
+}
+
+// Returns the bytes as text if they are the name of an image file, and otherwise "".
+std::string image_name(std::span<const uint8_t> bytes) {
+  constexpr size_t kLongest = 1000;
+  if (bytes.size() > kLongest) return "";
+  std::string text(bytes.begin(), bytes.end());
+  return has_image_suffix(text) && printable(text, kLongest) == text ? text : "";
 }
 
 }  // namespace
@@ -35,6 +45,12 @@ std::string image_format(std::span<const uint8_t> bytes) {
 
 std::string not_an_image(std::span<const uint8_t> bytes) {
   if (std::string why = wrong_file(bytes, "image"); !why.empty()) return why;
+  if (const std::string name = image_name(bytes); !name.empty()) {
+    return fmt::format(
+        "not an image, but the text '{}': for jsonl data, 'fopen_keys: [image]' reads the files "
+        "that the rows name",
+        printable(name));
+  }
   const std::string format = image_format(bytes);
   if (!format.empty()) {
     return fmt::format("{} images are not supported: convert it to JPEG, PNG or WebP", format);
