@@ -300,7 +300,10 @@ DataFindings inspect_checked(const std::string& folder) {
   found.train_examples = train.size();
   found.validation_examples = validation.size();
   found.images = sample_images(*source, index_of(*source, split), kSample);
+  found.turned = found.images.turned > 0;
   add_warnings(found, train, validation, found.warnings);
+  if (found.images.deep > 0)
+    found.warnings.push_back(deep_png_note(found.images.deep, found.images.tried));
   found.notes = found.data.notes;
   for (const std::string& name : source->splits()) {
     const bool used = name == split || name == validation_split || name == found.test;

@@ -7,9 +7,12 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <span>
 #include <thread>
 
 #include "lib/input/image/decode.h"
+#include "lib/input/image/orientation.h"
+#include "lib/input/image/png.h"
 #include "lib/input/shuffle.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
@@ -24,6 +27,7 @@ constexpr unsigned kMostThreads = 16;
 // The data kept per image.
 struct OneImage {
   bool tried = false, encoded = false, grey = false;
+  bool turned = false, deep = false;  // as in SampledImages
   std::string problem;
   std::vector<int64_t> shape;
   at::ScalarType type = at::kByte;
@@ -68,8 +72,12 @@ OneImage look_at(const Source& source, size_t split, int64_t index, std::atomic<
     seen.encoded = image.dim() == 1 && image.scalar_type() == at::kByte;
     if (seen.encoded) {
       bytes += image.numel();
-      image = decode_image({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())},
-                           /*channels=*/0, /*precise=*/false);
+      const at::Tensor file = image;
+      const std::span<const uint8_t> content{file.const_data_ptr<uint8_t>(),
+                                             static_cast<size_t>(file.numel())};
+      image = decode_image(content, /*channels=*/0, /*precise=*/false);
+      seen.turned = exif_orientation(content) != 1;
+      seen.deep = is_png_of_16_bits(content);
     }
     seen.shape = image.sizes().vec();
     seen.type = image.scalar_type();
@@ -160,6 +168,8 @@ SampledImages sample_images(const Source& source, size_t split, int64_t limit) {
     sides.push_back({one.shape[0], one.shape[1]});
     grey &= one.grey;
     all.encoded = one.encoded;
+    all.turned += one.turned;
+    all.deep += one.deep;
     all.type = one.type;
     all.rank2 = rank == 2;
     all.channels = one.encoded ? 3 : rank == 2 ? 1 : one.shape[2];

@@ -25,6 +25,8 @@ struct SampledImages {
   int64_t tried = 0;                // how many images were decoded
   std::vector<std::string> broken;  // a line for each of them that could not be decoded
   bool encoded = true;              // the source gives encoded files, otherwise arrays
+  int64_t turned = 0;               // how many have an EXIF orientation other than 1
+  int64_t deep = 0;                 // how many are PNG files of 16 bits per channel
   // By the number of pixels. `typical` is the median of the heights and of the widths.
   ImageSides smallest, largest, typical;
   bool equal = true;     // all have the same size

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <span>
 
+#include "lib/input/image/orientation.h"
+#include "lib/input/image/png.h"
+#include "lib/input/shuffle.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -43,6 +47,43 @@ bool equal_without_case(const std::string& a, const std::string& b) {
   });
 }
 
+std::string orientation_note(int64_t turned, const std::string& images, const std::string& op) {
+  return fmt::format(
+      "the EXIF orientation of {} of {} is ignored; {}(exif=True) turns them upright", turned,
+      images, op);
+}
+
+struct SampledFiles {
+  int64_t images = 0;
+  int64_t turned = 0;  // as in FileNotes
+  int64_t deep = 0;    // PNG files of 16 bits per channel
+};
+
+// Looks at the image files in the feature `key` of a few examples, always the same ones.
+SampledFiles sample_files(const Dataset& data, const std::string& key) {
+  constexpr int64_t kMost = 16;
+  constexpr uint64_t kSeed = 0xE71F;
+  SampledFiles seen;
+  for (int64_t k = 0; k < std::min(kMost, data.size()); ++k) {
+    try {
+      const Example example = data.read(shuffle(kSeed, 0, k, data.size()));
+      const auto image = example.find(key);
+      if (image == example.end() || image->second.dim() != 1 ||
+          image->second.scalar_type() != at::kByte)
+        break;  // pp reports that this is no image file
+      const at::Tensor file = image->second.contiguous();
+      const std::span<const uint8_t> bytes{file.const_data_ptr<uint8_t>(),
+                                           static_cast<size_t>(file.numel())};
+      ++seen.images;
+      seen.turned += exif_orientation(bytes) != 1;
+      seen.deep += is_png_of_16_bits(bytes);
+    } catch (const Error&) {
+      // The loader reports examples that cannot be read.
+    }
+  }
+  return seen;
+}
+
 }  // namespace
 
 std::vector<std::string> split_notes(const std::string& split, const FileNotes& notes,
@@ -50,8 +91,7 @@ std::vector<std::string> split_notes(const std::string& split, const FileNotes& 
   std::vector<std::string> lines;
   const auto add = [&](const std::string& text) { lines.push_back(split + ": " + text); };
   if (const std::string op = pp.ignores_orientation(); notes.turned > 0 && !op.empty()) {
-    add(fmt::format("the EXIF orientation of {} of {} is ignored; {}(exif=True) turns them upright",
-                    notes.turned, counted(notes.images, "image"), op));
+    add(orientation_note(notes.turned, counted(notes.images, "image"), op));
   }
   if (!notes.other_types.empty()) add(other_types_text(notes.other_types));
   if (notes.inner_folders > 0) {
@@ -105,6 +145,30 @@ std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trai
       "{} of {} examples are of classes without a training example, which the model "
       "cannot learn: {}; add training examples, or correct the names",
       examples, data.size(), short_list(untrained));
+}
+
+std::vector<std::string> sampled_notes(const Dataset& data, const Pipeline& pp) {
+  const std::optional<Decoding> how = pp.decodes();
+  if (!how) return {};
+  const SampledFiles seen = sample_files(data, how->key);
+  const auto notes = data.file_notes();
+  const bool counted_already = std::any_of(notes.begin(), notes.end(),
+                                           [](const auto& each) { return each.second.images > 0; });
+  std::vector<std::string> lines;
+  if (const std::string op = pp.ignores_orientation();
+      seen.turned > 0 && !op.empty() && !counted_already) {
+    lines.push_back(
+        orientation_note(seen.turned, counted(seen.images, "image") + " looked at", op));
+  }
+  if (seen.deep > 0) lines.push_back(deep_png_note(seen.deep, seen.images));
+  return lines;
+}
+
+std::string deep_png_note(int64_t deep, int64_t images) {
+  return fmt::format(
+      "{} of {} looked at {} of 16 bits, of which decoding keeps the upper 8 (value / 256); "
+      "if that is too coarse, store the images as arrays (npz)",
+      deep, counted(images, "image"), deep == 1 ? "is a PNG file" : "are PNG files");
 }
 
 }  // namespace bv

@@ -25,4 +25,12 @@ std::vector<std::string> split_notes(const std::string& split, const FileNotes& 
 // classes are not known.
 std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trained);
 
+// Reads up to 16 examples and returns one line for each thing that the ops do not use of their
+// image files: the EXIF orientation, unless the source has counted it for data_notes(), and the
+// lower 8 bits of 16-bit PNG files. Returns no lines if the first op does not decode.
+std::vector<std::string> sampled_notes(const Dataset& data, const Pipeline& pp);
+// Returns the line about PNG files with 16 bits per channel: `deep` of `images` that were looked
+// at.
+std::string deep_png_note(int64_t deep, int64_t images);
+
 }  // namespace bv

@@ -235,6 +235,9 @@ void Recipe::read_input(bool synthetic) {
       part.keys.warn("data", warning);
     for (const std::string& line : data_notes(*part.training.data, *part.training.pp))
       part.keys.warn("data", line);
+    if (data_env_.synthetic) continue;
+    for (const std::string& line : sampled_notes(*part.training.data, *part.training.pp))
+      part.keys.warn("data", line);
   }
   if (!has_pp || !classes_known_) return;  // its labels would be out of range
   std::vector<const Pipeline*> pps;

@@ -135,6 +135,30 @@ TEST_CASE("broken files are found by their ends and by decoding, and empty class
   CHECK(contains(findings_text(found), "not balanced: most images a 5, fewest c 0\n"));
 }
 
+TEST_CASE("EXIF orientations and 16-bit PNG files are found in images of any source") {
+  const TempFolder dir;
+  std::string list = "image,label\n";
+  for (int i = 0; i < 8; ++i) {
+    const std::string plain = plain_jpeg(16, 16, 20 * i);
+    dir.write(fmt::format("{}.jpg", i), i < 6 ? plain : jpeg_with_exif(plain, exif_data(6)));
+    list += fmt::format("{}.jpg,{}\n", i, i % 2 == 0 ? "a" : "b");
+  }
+  dir.write("t.csv", list);
+  DataFindings found = inspect_data(dir.path());
+  CHECK(found.images.turned == 2);
+  CHECK(found.turned);
+  CHECK(found.warnings.empty());
+
+  std::vector<uint8_t> values(2 * 64);
+  values[1] = 200;
+  dir.write("0.png", encode_png(values, 8, 8, SPNG_COLOR_TYPE_GRAYSCALE, /*depth=*/16));
+  dir.write("t.csv", replace_all(list, "0.jpg", "0.png"));
+  found = inspect_data(dir.path());
+  CHECK(found.warnings ==
+        Lines{"1 of 8 images looked at is a PNG file of 16 bits, of which decoding keeps the upper "
+              "8 (value / 256); if that is too coarse, store the images as arrays (npz)"});
+}
+
 TEST_CASE("splits without images are refused, although their empty class folders are examples") {
   const TempFolder dir;
   dir.make("train/cat");

@@ -90,4 +90,46 @@ TEST_CASE("images that are only darker than those of the training give no warnin
   CHECK(contains(arrays("floats")[0], "scale the values of both in the same way"));
 }
 
+TEST_CASE("what decode ignores of a few image files gives one warning for each data set") {
+  const TempFolder dir;
+  const std::string turned = jpeg_with_exif(flat_jpeg(100), exif_data(6));
+  const std::string deep = encode_png(std::vector<uint8_t>(2 * 64), 8, 8, SPNG_COLOR_TYPE_GRAYSCALE,
+                                      /*depth=*/16);
+  std::string photos = "image,label\n", scans = photos;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = fmt::format("{}/{}", i % 2 == 0 ? "a" : "b", i);
+    dir.write("photos/" + name + ".jpg", i == 0 ? flat_jpeg(200) : turned);
+    dir.write("scans/" + name + ".png", deep);
+    photos += fmt::format("photos/{}.jpg,{}\n", name, name[0]);
+    scans += fmt::format("scans/{}.png,{}\n", name, name[0]);
+  }
+  const auto csv = [&](const std::string& name, const std::string& list) {
+    return "{name: csv, fname: " + dir.write(name, list) + "}";
+  };
+  const std::string photo_list = csv("photos.csv", photos), scan_list = csv("scans.csv", scans);
+  const std::string pp = "decode|value_range(-1, 1)";
+
+  const Lines both = warnings_of(photo_list, pp, photo_list, pp);
+  REQUIRE(both.size() == 2);
+  CHECK(contains(both[0], "warning: input.data: the EXIF orientation of 1"));
+  CHECK(contains(both[0],
+                 " of 16 images looked at is ignored; decode(exif=True) turns them upright"));
+  CHECK(contains(both[1], "warning: evals.val.data: the EXIF orientation of 1"));
+  CHECK(warnings_of(photo_list, "decode(exif=True)|value_range(-1, 1)") == Lines{});
+
+  // An image folder has looked at all images.
+  const std::string folder = "{name: image_folder, data_dir: " + dir / "photos" + "}";
+  const Lines counted = warnings_of(folder, pp);
+  REQUIRE(counted.size() == 1);
+  CHECK(contains(counted[0], "train: the EXIF orientation of 19 of 20 images is ignored"));
+
+  for (const std::string& data : {scan_list, replace_all(folder, "photos", "scans")}) {
+    const Lines lines = warnings_of(data, "decode(exif=True)|value_range(-1, 1)");
+    REQUIRE(lines.size() == 1);
+    CHECK(contains(lines[0],
+                   "16 of 16 images looked at are PNG files of 16 bits, of which decoding "
+                   "keeps the upper 8 (value / 256)"));
+  }
+}
+
 }  // namespace bv::test

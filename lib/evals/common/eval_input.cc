@@ -68,7 +68,8 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
   attempt(data, [&] {
     // The function below keeps `data` for the warnings, which are recorded when the data is opened.
     const auto quarantine = env.synthetic ? nullptr : options.quarantine;
-    open_ = [data, pp = pp_, quarantine, name = name_, threads = std::max(options.threads, 1),
+    open_ = [data, pp = pp_, quarantine, name = name_, synthetic = env.synthetic,
+             threads = std::max(options.threads, 1),
              open = prepare_data(data, own)](const auto& classes) {
       auto opened = open(classes);
       if (quarantine) opened = quarantine->leave_out(opened, name, threads);
@@ -77,6 +78,8 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
         if (const std::string line = untrained_classes(*opened, classes->trained); !line.empty())
           data.warn({}, line);
       }
+      if (synthetic) return opened;
+      for (const std::string& line : sampled_notes(*opened, *pp)) data.warn({}, line);
       return opened;
     };
   });

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "lib/input/image/decode.h"
 #include "lib/input/image/luma.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/util/error.h"
@@ -46,6 +47,11 @@ at::Tensor decode_png(std::span<const uint8_t> bytes, int channels) {
   uint8_t* to = image.mutable_data_ptr<uint8_t>();
   for (int64_t i = 0; i < height * width; ++i) to[i] = grey ? from[3 * i] : luma(from + 3 * i);
   return image;
+}
+
+bool is_png_of_16_bits(std::span<const uint8_t> bytes) {
+  constexpr size_t kBitDepth = 24;  // in IHDR, which is always the first chunk
+  return bytes.size() > kBitDepth && image_format(bytes) == "PNG" && bytes[kBitDepth] == 16;
 }
 
 }  // namespace bv

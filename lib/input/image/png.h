@@ -16,4 +16,7 @@ namespace bv {
 // replicated) or 0 (1 for grey images, 3 for others). The limits are those of check_image_size().
 at::Tensor decode_png(std::span<const uint8_t> bytes, int channels);
 
+// Returns whether the bytes begin like a PNG file with 16 bits per channel.
+bool is_png_of_16_bits(std::span<const uint8_t> bytes);
+
 }  // namespace bv
