@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "lib/config/load_config.h"
@@ -137,12 +139,47 @@ std::string training_split(const Source& source, const std::string& folder) {
       fmt::format("has no split 'train', only {}; rename the one for training", join(known, ", ")));
 }
 
-// Divides a split in two. The fewer examples there are, the larger the validation part must be.
+// Returns the percentage of examples to train on. The fewer examples there are, the larger the
+// validation part must be.
+int training_percent(int64_t examples) { return examples < 1000 ? 80 : examples < 20000 ? 90 : 95; }
+
+// Divides a split in two.
 void slice(const std::string& split, DataFindings& found) {
-  const int percent = found.examples < 1000 ? 80 : found.examples < 20000 ? 90 : 95;
+  const int percent = training_percent(found.examples);
   found.train = fmt::format("{}[:{}%]", split, percent);
   found.validation = fmt::format("{}[{}%:]", split, percent);
   found.sliced = true;
+}
+
+// Returns whether the slice `part` of a split may be a random choice of its examples. If the split
+// is not shuffled, the slice may have examples of few classes, or far too many of one.
+bool may_be_random(const Dataset& part, const std::vector<FoundClass>& classes) {
+  std::map<int64_t, int64_t> counts = part.label_counts();
+  double all = 0, in_part = 0;
+  for (size_t label = 0; label < classes.size(); ++label) {
+    all += static_cast<double>(classes[label].examples);
+    in_part += static_cast<double>(counts[static_cast<int64_t>(label)]);
+  }
+  for (size_t label = 0; label < classes.size(); ++label) {
+    const auto size = static_cast<double>(classes[label].examples);
+    const auto count = static_cast<double>(counts[static_cast<int64_t>(label)]);
+    const double share = in_part / all, expected = share * size;
+    const double deviation = std::sqrt(expected * (1 - share) * (1 - size / all));
+    const bool misses = count == 0 && expected >= 1, takes_all = count == size && size > 1;
+    if (misses || takes_all || std::abs(count - expected) > 4 * deviation + 2) return false;
+  }
+  return true;
+}
+
+// Divides a split by folds, which are stratified by class, if a slice of it is not a fair sample.
+void divide_by_folds(const std::shared_ptr<const Source>& source, const std::string& split,
+                     DataFindings& found) {
+  if (!found.sliced || found.classes.empty() || source->sorted_by_class(index_of(*source, split)))
+    return;
+  if (may_be_random(Dataset(source, found.validation, Place{found.folder}), found.classes)) return;
+  const int folds = 100 / (100 - training_percent(found.examples));
+  found.train = fmt::format("{}[not fold 1/{}]", split, folds);
+  found.validation = fmt::format("{}[fold 1/{}]", split, folds);
 }
 
 // Opens the source without tolerance for broken files, to find those that are detected on opening.
@@ -295,6 +332,7 @@ DataFindings inspect_checked(const std::string& folder) {
     throw Error(Exit::usage, folder,
                 fmt::format("has {} images, too few to train and to validate on", found.examples));
   }
+  divide_by_folds(source, split, found);
   const Dataset train(source, found.train, Place{folder});
   const Dataset validation(other, found.validation, Place{folder});
   found.train_examples = train.size();

@@ -10,6 +10,7 @@
 
 #include "lib/init/init_report.h"
 #include "lib/input/prepare_data.h"
+#include "lib/util/rng.h"
 #include "test/init/data_folders.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
@@ -133,6 +134,37 @@ TEST_CASE("broken files are found by their ends and by decoding, and empty class
   CHECK(found.rarest()->name == "c");
   CHECK(found.imbalanced());
   CHECK(contains(findings_text(found), "not balanced: most images a 5, fewest c 0\n"));
+}
+
+TEST_CASE("a list that is almost sorted by class is divided by folds") {
+  const TempFolder dir;
+  for (const char* name : {"a", "b", "c"})
+    dir.write(std::string(name) + ".jpg", plain_jpeg(16, 16, name[0]));
+  const auto inspect = [&](const std::string& labels) {
+    std::string list = "image,label\n";
+    for (const char label : labels) list += fmt::format("{0}.jpg,{0}\n", label);
+    dir.write("t.csv", list);
+    return inspect_data(dir.path());
+  };
+  const std::string a(100, 'a'), b(100, 'b');
+  DataFindings found = inspect(a + b + "aa");
+  CHECK(found.train == "train[not fold 1/5]");
+  CHECK(found.validation == "train[fold 1/5]");
+  CHECK(found.sliced);
+  CHECK(found.train_examples == 161);
+  CHECK(found.validation_examples == 41);
+  CHECK(found.warnings.empty());
+  // The last class is missing from the training slice, or the first one from the validation slice.
+  CHECK(inspect("abababababababccc").train == "train[not fold 1/5]");
+  CHECK(inspect("aaaaabcbcbcbcbcbcbcbcbc").train == "train[not fold 1/5]");
+
+  // A sorted list is shuffled before it is sliced, and slices of a shuffled one are good enough.
+  CHECK(inspect(a + b).train == "train[:80%]");
+  std::string mixed = a + b;
+  Rng rng(3, Purpose::synthetic, 0);
+  for (size_t i = mixed.size() - 1; i > 0; --i)
+    std::swap(mixed[i], mixed[static_cast<size_t>(rng.below(static_cast<int64_t>(i) + 1))]);
+  CHECK(inspect(mixed).train == "train[:80%]");
 }
 
 TEST_CASE("EXIF orientations and 16-bit PNG files are found in images of any source") {
