@@ -131,6 +131,7 @@ struct Recipe {
   void fit_task(const Config& input);
   void fit_model(const Config& input);
   void look_at_images();
+  void check_layout(const InputPart& part, const Example& first) const;
   bool may_differ_in_scale(const Config& keys, const ValueSpan& span) const;
   void check_values(const Config& keys, const at::Tensor& images) const;
   void check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,

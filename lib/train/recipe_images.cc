@@ -4,23 +4,56 @@
 
 #include "lib/train/recipe.h"
 #include "lib/train/recipe_reading.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
-// Finds the value range of a few training images after preprocessing.
+// Finds the value range of a few training images after preprocessing, and warns if it is unusual.
 void Recipe::look_at_images() {
   if (data_env_.synthetic) return;
+  std::vector<std::vector<ValueSpan>> parts(inputs_.size());  // the spans of the channels
   for (int64_t k = 0; k < std::min(kImagesToLookAt, data->size()); ++k) {
     try {
-      at::Tensor image = data->compute(data->pick(k, seed, /*shuffled=*/true), seed, k).at("image");
+      const TrainingData::Pick pick = data->pick(k, seed, /*shuffled=*/true);
+      at::Tensor image = data->compute(pick, seed, k).at("image");
       if (image.scalar_type() == at::kByte && image_normalization)
         image = normalize(image, *image_normalization);
-      const std::optional<ValueSpan> span = value_span(image);
-      if (span) image_values = image_values ? join(*image_values, *span) : span;
+      const std::vector<ValueSpan> spans = channel_spans(image);
+      std::vector<ValueSpan>& of_part = parts.at(pick.part);
+      if (of_part.empty()) of_part = spans;
+      for (size_t c = 0; c < std::min(spans.size(), of_part.size()); ++c) {
+        of_part[c] = join(of_part[c], spans[c]);
+        image_values = image_values ? join(*image_values, spans[c]) : spans[c];
+      }
     } catch (const Error&) {
       // The loader reports examples that cannot be read.
     }
   }
+  for (size_t part = 0; part < parts.size(); ++part) {
+    if (const std::string problem = scale_problem(parts[part]); !problem.empty())
+      inputs_[part].keys.warn("pp", problem);
+  }
+}
+
+// Warns if arrays look like images with the channels first, which a model takes for images of one
+// or three rows. `first` is the first example after pp, which may have given them another shape.
+void Recipe::check_layout(const InputPart& part, const Example& first) const {
+  at::Tensor image;
+  try {
+    const Example raw = part.training.data->read(0);
+    if (const auto found = raw.find("image"); found != raw.end()) image = found->second;
+  } catch (const Error&) {
+    return;  // the loader reports examples that cannot be read
+  }
+  if (!image.defined() || image.dim() != 3 || first.at("image").size(2) != image.size(2)) return;
+  const int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
+  // Other shapes may be those of sequences of vectors.
+  const bool image_like = height == width || (channels == 3 && height > 4);
+  if (!(channels == 1 || channels == 3 || channels == 4) || width <= 4 || !image_like) return;
+  part.keys.warn(
+      "data", fmt::format("has images of the shape {}, which looks like (channels, height, width): "
+                          "store them as (height, width, channels), by transpose(0, 2, 3, 1)",
+                          shape_text(image.sizes())));
 }
 
 // Returns whether an evaluator's images may differ from the training images in their scale, and not

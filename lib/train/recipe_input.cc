@@ -304,6 +304,7 @@ void Recipe::check_examples(const InputPart& part, bool has_classes) {
         compute_first_example(*part.training.data, *part.training.pp, seed, loader.error_budget);
     keep_features(first, data->keep_only());
     check_image(part.keys, first);
+    check_layout(part, first);
     const bool is_first = &part == &inputs_[0];
     check_more_examples(*part.training.data, *part.training.pp, seed, is_first ? first : first_,
                         loader.error_budget, "input", data->keep_only());

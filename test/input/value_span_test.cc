@@ -35,4 +35,30 @@ TEST_CASE("spans that are far apart are those of other scales, not of other pict
   CHECK_FALSE(of_other_scale({-1, -1}, {-1, 1}));    // black ones
 }
 
+TEST_CASE("the spans of the channels of images") {
+  const auto spans = channel_spans(at::tensor({1.0F, -5.0F, 3.0F, -5.0F}).view({2, 1, 2}));
+  REQUIRE(spans.size() == 2);
+  CHECK(spans[0].text() == "1 to 3");
+  CHECK(spans[1].text() == "-5 to -5");
+  CHECK(channel_spans(at::empty({0, 2, 2, 3})).empty());
+}
+
+TEST_CASE("a scale with which a model can hardly learn is told from usual ones") {
+  using Spans = std::vector<ValueSpan>;
+  CHECK(scale_problem(Spans{{-1, -0.9922}}) ==
+        "makes images with values from -1 to -0.9922, which hardly differ: scale them once, and "
+        "say which values the data have, as in value_range(-1, 1, 0, 1) for values from 0 to 1");
+  CHECK(scale_problem(Spans{{-1, 513}}) ==
+        "makes images with values from -1 to 513, but models expect about -1 to 1: scale them "
+        "once, and say which values the data have, as in value_range(-1, 1, 0, 65535) for 16 bits");
+  // vgg_value_range of values from 0 to 1
+  CHECK_FALSE(scale_problem(Spans{{-2.118, -2.101}, {-2.036, -2.018}, {-1.804, -1.787}}).empty());
+  for (const ValueSpan& usual :
+       Spans{{-1, 1}, {0, 1}, {-2.1, 2.6}, {0, 255}, {-123, 151}, {-1, -0.95}})
+    CHECK(scale_problem(Spans{usual}).empty());
+  CHECK(scale_problem(Spans{{0, 0}, {0, 0.3}, {0, 0}}).empty());
+  CHECK(scale_problem(Spans{{-1, -1}}).empty());
+  CHECK(scale_problem(Spans{}).empty());
+}
+
 }  // namespace bv

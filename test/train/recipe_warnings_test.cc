@@ -28,7 +28,7 @@ Lines warnings_of(const std::string& data, const std::string& pp, const std::str
       "num_classes: auto\ntotal_steps: 1\nlog_training_steps: 1\ninput:\n  batch_size: 2\n  "
       "data: " +
       data + "\n  pp: " + pp + kLabels +
-      "\nmodel_name: cnn\nmodel: {widths: [4], dense: 8}\nloss: softmax_xent\noptax_name: sgd\n"
+      "\nmodel_name: cnn\nmodel: {widths: [], dense: 8}\nloss: softmax_xent\noptax_name: sgd\n"
       "lr: 0.1\n";
   if (!pp_fn.empty()) {
     text += "evals:\n  val:\n    type: classification\n    data: " + eval_data +
@@ -130,6 +130,39 @@ TEST_CASE("what decode ignores of a few image files gives one warning for each d
                    "16 of 16 images looked at are PNG files of 16 bits, of which decoding "
                    "keeps the upper 8 (value / 256)"));
   }
+}
+
+TEST_CASE("arrays that the pp scales wrongly, or that have the channels first, give a warning") {
+  const TempFolder dir;
+  const at::Tensor label = at::arange(4).remainder(2), ones = at::rand({4, 8, 8, 3});
+  const auto lines = [&](const at::Tensor& image, const std::string& pp) {
+    write_npz(dir / "t.npz", {{"image", image}, {"label", label}});
+    return warnings_of("{name: npz, fname: " + dir / "t.npz" + "}", pp);
+  };
+  const auto has = [](const Lines& found, const std::string& part) {
+    return found.size() == 1 && contains(found[0], "warning: input." + part);
+  };
+  const at::Tensor bytes = ones.mul(256).to(at::kByte);
+  CHECK(lines(bytes, "value_range(-1, 1)") == Lines{});
+  CHECK(lines(bytes, "vgg_value_range") == Lines{});
+  CHECK(lines(bytes, "value_range(0, 255)") == Lines{});
+  CHECK(lines(ones, "value_range(-1, 1, 0, 1)") == Lines{});
+  CHECK(has(lines(ones, "value_range(-1, 1)"), "pp: makes images with values from -1 to -0.99"));
+  CHECK(has(lines(ones, "vgg_value_range"), "pp: makes images with values from -2.1"));
+  CHECK(has(lines(bytes, "value_range(-1, 1)|value_range(-1, 1)"),
+            "pp: makes images with values from -1.00"));
+  CHECK(has(lines(bytes, "value_range(-1, 1, 0, 1)"), "pp: makes images with values from "));
+  CHECK(has(lines(bytes.to(at::kInt).mul(257), "value_range(-1, 1)"),
+            "pp: makes images with values from "));
+
+  const at::Tensor first = bytes.movedim(3, 1).contiguous();
+  CHECK(has(lines(first, "value_range(-1, 1)"),
+            "data: has images of the shape (3, 8, 8), which looks like (channels, height, width): "
+            "store them as (height, width, channels), by transpose(0, 2, 3, 1)"));
+  const at::Tensor grey = at::rand({4, 1, 8, 8});
+  CHECK(has(lines(grey, "value_range(-1, 1, 0, 1)"), "data: has images of the shape (1, 8, 8)"));
+  CHECK(lines(grey, "reshape([8, 8, 1])|value_range(-1, 1, 0, 1)") == Lines{});
+  CHECK(lines(at::rand({4, 1, 32, 9}), "value_range(-1, 1, 0, 1)") == Lines{});  // sequences
 }
 
 }  // namespace bv::test

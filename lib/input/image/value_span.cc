@@ -19,6 +19,16 @@ std::optional<ValueSpan> value_span(const at::Tensor& images) {
   return span;
 }
 
+std::vector<ValueSpan> channel_spans(const at::Tensor& images) {
+  if (!value_span(images) || images.dim() == 0) return {};
+  const auto [least, greatest] = at::aminmax(images.reshape({-1, images.size(-1)}), /*dim=*/0);
+  const at::Tensor low = least.to(at::kDouble), high = greatest.to(at::kDouble);
+  std::vector<ValueSpan> spans;
+  for (int64_t c = 0; c < images.size(-1); ++c)
+    spans.push_back({low.const_data_ptr<double>()[c], high.const_data_ptr<double>()[c]});
+  return spans;
+}
+
 ValueSpan join(const ValueSpan& a, const ValueSpan& b) {
   return {std::min(a.least, b.least), std::max(a.greatest, b.greatest)};
 }
@@ -31,6 +41,27 @@ bool far_apart(const ValueSpan& a, const ValueSpan& b) {
 bool of_other_scale(const ValueSpan& a, const ValueSpan& b) {
   const auto [shorter, longer] = std::minmax(a.greatest - a.least, b.greatest - b.least);
   return shorter > 0 && longer > 10 * shorter;
+}
+
+std::string scale_problem(std::span<const ValueSpan> channels) {
+  // Values from 0 to 1 that are scaled as if they were from 0 to 255 differ by less than 0.02,
+  // whichever op scales them. Those of 16 bits are then from -1 to 513.
+  constexpr double kLeastLength = 0.02, kGreatest = 300;
+  if (channels.empty()) return "";
+  ValueSpan all = channels[0];
+  double longest = 0;
+  for (const ValueSpan& channel : channels) {
+    all = join(all, channel);
+    longest = std::max(longest, channel.greatest - channel.least);
+  }
+  const bool large = std::max(-all.least, all.greatest) > kGreatest;
+  if (!large && (longest == 0 || longest >= kLeastLength)) return "";
+  return fmt::format(
+      "makes images with values from {}, {}: scale them once, and say which values the data have, "
+      "as in {}",
+      all.text(), large ? "but models expect about -1 to 1" : "which hardly differ",
+      large ? "value_range(-1, 1, 0, 65535) for 16 bits"
+            : "value_range(-1, 1, 0, 1) for values from 0 to 1");
 }
 
 }  // namespace bv

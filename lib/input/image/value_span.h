@@ -1,4 +1,4 @@
-// Whether two data sets scale the values of their images in the same way.
+// Whether two data sets scale the values of their images in the same way, and in a usual one.
 //
 // A model that was trained on values from -1 to 1 computes nonsense for values from 0 to 255, and
 // neither shapes nor types show the mistake. Its causes are arrays with another scale, and pp
@@ -8,7 +8,9 @@
 #include <ATen/core/TensorBody.h>
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace bv {
 
@@ -23,6 +25,10 @@ struct ValueSpan {
 // Returns the span of the values of `images`; nullopt if there are none, or if one is not finite.
 std::optional<ValueSpan> value_span(const at::Tensor& images);
 
+// Returns the spans of the channels of images of shape (..., channels); empty if value_span() would
+// return nullopt.
+std::vector<ValueSpan> channel_spans(const at::Tensor& images);
+
 // Returns the smallest span that contains both.
 ValueSpan join(const ValueSpan& a, const ValueSpan& b);
 
@@ -33,5 +39,10 @@ bool far_apart(const ValueSpan& a, const ValueSpan& b);
 // Returns whether the spans are of different scales even if one has much darker images: one is ten
 // times as long as the other. True for -1 to 1 and -1 to -0.992. False if all values are the same.
 bool of_other_scale(const ValueSpan& a, const ValueSpan& b);
+
+// Says what is wrong with images for a model if their channels have these spans: values that hardly
+// differ, or that are far from -1 to 1. "" for all usual scales, 0 to 255 among them, for dark
+// pictures, and if each channel has only one value.
+std::string scale_problem(std::span<const ValueSpan> channels);
 
 }  // namespace bv
