@@ -189,6 +189,17 @@ TEST_CASE("layouts: the class token's position is added to it") {
   CHECK(tree.at("pos_embedding").size(1) == 6);
 }
 
+TEST_CASE("layouts: the sum of a class token and its position has float32 precision") {
+  for (const auto type : {at::kHalf, at::kBFloat16}) {
+    INFO(type);
+    const at::Tensor positions = at::full({1, 5, 2}, 0.01, type), cls = at::ones({1, 1, 2}, type);
+    NamedTensors tree = {{"pos_embedding", positions}, {"cls", cls}};
+    split_class_position(tree, 4, "f");
+    const at::Tensor first = positions.narrow(1, 0, 1).to(at::kFloat);
+    CHECK(tree.at("cls").equal(cls.to(at::kFloat) + first));
+  }
+}
+
 TEST_CASE("layouts: timm's names to and fro, with block numbers of two digits") {
   NamedTensors vit = small_vit();
   for (const char* part : {"scale", "bias"}) {

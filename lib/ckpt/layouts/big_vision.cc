@@ -90,6 +90,11 @@ at::Tensor squeezed(at::Tensor value, int64_t dimensions) {
   return value;
 }
 
+// Half precision would round a sum.
+at::Tensor at_least_float32(const at::Tensor& value) {
+  return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat) : value;
+}
+
 void replace_prefix(std::string& name, std::string_view from, std::string_view to) {
   if (name.starts_with(from)) name = std::string(to) + name.substr(from.size());
 }
@@ -127,7 +132,7 @@ void split_class_position(NamedTensors& tree, int64_t positions, const std::stri
                   fmt::format("cls has shape {}, but its position in pos_embedding has shape {}",
                               shape_text(cls->second.sizes()), shape_text(first.sizes())));
     }
-    cls->second = at::add(cls->second, first);
+    cls->second = at::add(at_least_float32(cls->second), at_least_float32(first));
   }
   found->second = all.narrow(1, 1, grid);
 }
