@@ -127,6 +127,7 @@ class FlexiVit : public Model, public ParameterResizer {
  public:
   FlexiVit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
+  TokenGrid position_grid() const override { return {posemb_size_[0], posemb_size_[1]}; }
   std::vector<std::string> units() const override { return encoder_.units(); }
   std::string varies() const override {
     return choice_.values.empty() ? "" : "model.flexi draws another patch size in each step";

@@ -90,6 +90,7 @@ class Vit : public Model {
  public:
   Vit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
+  TokenGrid position_grid() const override { return {grid_height_, grid_width_}; }
   std::vector<std::string> units() const override { return encoder_.units(); }
 
  private:

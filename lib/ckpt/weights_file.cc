@@ -234,6 +234,8 @@ Format find_format(Target& target) {
 
 }  // namespace
 
+std::string without_subtree(const std::string& path) { return split_subtree(path).file; }
+
 bool is_checkpoint(const std::string& given) {
   const std::string path = checkpoint_path(given);
   return folder_exists(path) && !file_exists(path + kFolderFile);

@@ -33,6 +33,9 @@ void peek_weights(const std::string& path);
 // checkpoint. Throws Error(Exit::usage).
 Metadata read_weights_metadata(const std::string& path);
 
+// Returns `path` without its ":sub/tree". Throws Error(Exit::usage) if there is no such file.
+std::string without_subtree(const std::string& path);
+
 // Returns whether `path` is a folder with checkpoints of a run, not a folder with weights only.
 bool is_checkpoint(const std::string& path);
 

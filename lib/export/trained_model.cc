@@ -13,6 +13,7 @@
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
 #include "lib/tasks/task.h"
+#include "lib/train/stored_model.h"
 #include "lib/train/weights.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
@@ -28,10 +29,13 @@ NamedTensors below(const NamedTensors& all, const std::string& prefix) {
   return found;
 }
 
-// Returns the size of the square images for which a vit's learned position embedding, or a mixer's
-// token-mixing MLP, was trained. Returns nullopt if it is unknown: other models, other names than
-// big_vision's, or a number of tokens that is not a square (a class token with a position).
+// Returns the size of the images on which the weights were trained: the one that bvtrain's files
+// record, or else that of the square images for a vit's learned position embedding or a mixer's
+// token-mixing MLP. Returns nullopt if it is unknown: other models, other names than big_vision's,
+// or a number of tokens that is not a square (a class token with a position).
 std::optional<ImageSize> size_in_file(const std::string& path, const std::string& model) {
+  if (const auto image = stored_model(path).image; image.size() == 3)
+    return ImageSize{image[0], image[1], image[2]};
   if (model != "vit" && model != "mlp_mixer") return std::nullopt;
   const bool vit = model == "vit";
   // There is no model to compare the file with yet; load_weights() does that later.

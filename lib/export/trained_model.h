@@ -32,8 +32,9 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
 // do not apply to the weights that are used.
 void warn_of_other_weights(const Config& config, bool ema);
 // Builds the model of a config and loads `model_init` (with `model_load`) into it. Without `size`
-// the image size is taken from the weights, which is possible for a vit with a learned square
-// position embedding and for an mlp_mixer. Throws Error(Exit::usage).
+// the image size is taken from the weights, which is possible for files and checkpoints of bvtrain,
+// for a vit with a learned square position embedding and for an mlp_mixer. Throws
+// Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
 
 // Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.

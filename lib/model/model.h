@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/ckpt/layouts/token_grid.h"
 #include "lib/config/registry.h"
 #include "lib/model/meta_device.h"
 #include "lib/model/module.h"
@@ -39,6 +40,9 @@ class Model : public Module {
   // replaces the values. Throws Error(Exit::usage).
   virtual void fit(const std::function<at::Tensor()>& next) {}
 
+  // Returns the grid of the position embedding, learned or fixed; {} for a model without one. A
+  // learned one is the parameter "pos_embedding". Weights with another grid are resampled to it.
+  virtual TokenGrid position_grid() const { return {}; }
   // Returns the units of the model: parts that forward() runs one after the other, each between
   // pass.enter(i, ...) and pass.leave(i, ...). A unit is named by the prefix of its parameters'
   // names ("MixerBlock_0/"). Units share no parameters with each other or with the rest of the

@@ -14,6 +14,7 @@
 #include "lib/model/parameter_resizer.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
+#include "lib/train/stored_model.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
@@ -69,19 +70,63 @@ class Exceptions {
   std::vector<std::pair<Pattern, bool>> patterns_;  // with whether it has matched a name
 };
 
+constexpr const char* kPositions = "pos_embedding";
+
+// The grids of the position embeddings of a file and of a model; {} if they are not known.
+struct PositionGrids {
+  TokenGrid file, model;
+  bool assumed = false;  // the file's may be the model's as well
+};
+
+// `stored`: the grid that the file records. Without one, a square number of positions is taken for
+// a square, as in most published weights.
+PositionGrids position_grids(const NamedTensors& file, TokenGrid stored, const Model& model) {
+  PositionGrids grids = {{}, model.position_grid()};
+  const auto found = file.find(kPositions);
+  if (found == file.end() || grids.model.size() == 0) return grids;
+  const at::IntArrayRef shape = found->second.sizes();
+  grids.file = position_grid(shape, stored);
+  if (shape.size() != 3) return grids;
+  const bool same_size = shape[1] == grids.model.size();
+  if (grids.file.size() == 0 && same_size) grids.file = grids.model;
+  grids.assumed = same_size && grids.file != grids.model && stored.size() != shape[1];
+  return grids;
+}
+
+// Logs if `old`, an array of the file, has another size or grid in the model.
+void log_resampling(const WeightCopy& copy, const at::Tensor& old, const PositionGrids& grids,
+                    const std::string& path) {
+  if (copy.from.is_same(old)) return;
+  const TokenGrid from = grids.file, to = grids.model;
+  if (copy.name != kPositions || from.size() == 0) {
+    log::info("{} was resampled from {} to {}", copy.name, shape_text(old.sizes()),
+              shape_text(copy.to.sizes()));
+  } else if (!grids.assumed) {
+    log::info("{} was resampled from a grid of {}x{} to {}x{}", copy.name, from.rows, from.columns,
+              to.rows, to.columns);
+  } else {
+    log::warn(
+        "{}: it does not record the grid of its {} position embeddings, so they are resampled from "
+        "a square of {}x{} to the model's {}x{}; if they have that grid already, store {} as "
+        "(1, {}, {}, {})",
+        path, from.size(), from.rows, from.columns, to.rows, to.columns, copy.name, to.rows,
+        to.columns, old.size(-1));
+  }
+}
+
 // Adds to `copies` how the file's array `value` fills `target`, resampled if necessary. Adds to
 // `problems` if it does not fit. `resizer` may be null.
 void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor value,
-               const ParameterResizer* resizer, std::vector<WeightCopy>& copies,
-               std::vector<std::string>& problems) {
+               const ParameterResizer* resizer, const PositionGrids& grids,
+               std::vector<WeightCopy>& copies, std::vector<std::string>& problems) {
   if (!at::isFloatingType(value.scalar_type()) && at::isFloatingType(target.scalar_type())) {
     problems.push_back(
         fmt::format("{} is of type {} in the file", name, dtype_name(value.scalar_type())));
     return;
   }
-  if (value.sizes() != target.sizes() && name == "pos_embedding") {
+  if (name == kPositions && (value.sizes() != target.sizes() || grids.file != grids.model)) {
     try {
-      value = resample_positions(value, target.sizes().vec(), "");
+      value = resample_positions(value, target.sizes().vec(), "", grids.file, grids.model);
     } catch (const Error& error) {
       problems.push_back(error.message());
       return;
@@ -225,7 +270,10 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
   }
 
   Exceptions exceptions(dont_load, path);
-  NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path);
+  const TokenGrid stored =
+      model.position_grid().size() > 0 ? stored_model(path).positions : TokenGrid{};
+  NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path, stored);
+  const PositionGrids grids = position_grids(file, stored, model);
   const std::string scale_problem =
       fit_target_scale(file, targets, exceptions, path, logit_scale_of(model));
   const auto* resizer = dynamic_cast<const ParameterResizer*>(&model);
@@ -237,19 +285,14 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
     if (found == file.end())
       missing.push_back(name);
     else
-      plan_copy(name, target, found->second, resizer, copies, problems);
+      plan_copy(name, target, found->second, resizer, grids, copies, problems);
   }
   for (const auto& [name, value] : file) {
     if (!targets.count(name) && !exceptions.match(name)) unexpected.push_back(name);
   }
   throw_misfits(problems, missing, unexpected, scale_problem, path);
   exceptions.warn_unused(place);
-  for (const WeightCopy& copy : copies) {
-    const at::Tensor& old = file.at(copy.name);
-    if (old.sizes() != copy.to.sizes())
-      log::info("{} was resampled from {} to {}", copy.name, shape_text(old.sizes()),
-                shape_text(copy.to.sizes()));
-  }
+  for (const WeightCopy& copy : copies) log_resampling(copy, file.at(copy.name), grids, path);
   return copies;
 }
 

@@ -189,6 +189,25 @@ TEST_CASE("layouts: the class token's position is added to it") {
   CHECK(tree.at("pos_embedding").size(1) == 6);
 }
 
+TEST_CASE("layouts: a file's grid says whether the class token has a position") {
+  const auto left = [](int64_t positions, int64_t model, TokenGrid stored, bool cls) {
+    NamedTensors tree = {{"pos_embedding", at::ones({1, positions, 2})}};
+    if (cls) tree["cls"] = at::zeros({1, 1, 2});
+    split_class_position(tree, model, "f", stored);
+    const int64_t kept = tree.at("pos_embedding").size(1);
+    if (cls) CHECK(tree.at("cls").equal(at::full({1, 1, 2}, positions == kept ? 0.0F : 1.0F)));
+    return kept;
+  };
+  // As in big_vision, 17 positions are those of 4x4 tokens and a class token, even if the model has
+  // a grid of 1x17.
+  CHECK(left(17, 17, {}, true) == 16);
+  CHECK(left(17, 17, {1, 17}, true) == 17);
+  CHECK(left(17, 36, {1, 17}, false) == 17);
+  CHECK(left(7, 20, {2, 3}, true) == 6);
+  CHECK(left(7, 0, {2, 3}, true) == 6);
+  CHECK(left(17, 36, {3, 3}, true) == 16);  // the grid of another model
+}
+
 TEST_CASE("layouts: the sum of a class token and its position has float32 precision") {
   for (const auto type : {at::kHalf, at::kBFloat16}) {
     INFO(type);

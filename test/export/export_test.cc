@@ -225,6 +225,23 @@ TEST_CASE("export: timm's files load back to the bit") {
   }
 }
 
+TEST_CASE("export: weights of bvtrain record the size of their images") {
+  const MemoryFolder folder;
+  TrainedModel what = trained("vit", "{variant: mu/8}", {16, 64, 3});
+  what.card.model_name = "vit";
+  what.card.model = what.config.section("model").json();
+  what.card.num_classes = 7;
+  what.card.loss = "softmax_xent";
+  export_weights(what, "npz", folder / "w.npz");
+  const std::string config =
+      fmt::format("{{model_name: vit, model: {{variant: mu/8}}, num_classes: 7, model_init: '{}'}}",
+                  folder / "w.npz");
+  const TrainedModel again = load_trained_model(parse_config(config, "c.yaml"), std::nullopt);
+  CHECK(again.image.height == 16);
+  CHECK(again.image.width == 64);
+  CHECK(again.params.at("pos_embedding").equal(what.params.at("pos_embedding")));
+}
+
 TEST_CASE("export: models that a format can't hold, and sizes that do not fit, are refused") {
   CHECK(refusal(trained("cnn", small("cnn")), "timm") ==
         "--format timm: error: model 'cnn' can't be written as timm; known: bit_paper, flexi_vit, "

@@ -5,15 +5,19 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/layouts/layouts.h"
+#include "lib/ckpt/model_card.h"
 #include "lib/config/load_config.h"
 #include "lib/model/target_scale.h"
+#include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"
@@ -55,6 +59,16 @@ std::string load_error(const std::string& path, Model& model,
   const std::string line = error_of([&] { load_weights(path, model, dont_load); });
   CHECK((line.empty() || same_bits(weights_of(model), before)));  // nothing was written
   return line;
+}
+
+// Returns what `call` logs.
+std::string logged(const std::function<void()>& call) {
+  static const TempFolder folder;  // the log stays open
+  std::filesystem::remove(folder / "log");
+  log::open_file(folder / "log");
+  call();
+  log::flush();
+  return read_file(folder / "log");
 }
 
 const std::string kMu = "{variant: mu/8, pool_type: tok, depth: 2, head_zeroinit: false";
@@ -133,6 +147,79 @@ TEST_CASE("weights: a timm file that is written and read gives the same model") 
     load_weights(folder / "t.safetensors", *loaded, {});
     CHECK(same_bits(weights_of(*loaded), weights_of(*model)));
   }
+}
+
+TEST_CASE("weights: position embeddings are resampled to a model's grid that is not a square") {
+  const MemoryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  // Positions that grow by 10 from row to row and by 1 from column to column.
+  const auto ramp = [](double rows, double columns, TokenGrid grid) {
+    const at::Tensor y = at::linspace(0, 10 * (rows - 1), grid.rows).view({-1, 1});
+    const at::Tensor x = at::linspace(0, columns - 1, grid.columns);
+    return (y + x).view({1, -1, 1}).expand({1, grid.size(), 32}).contiguous();
+  };
+  const auto vit = [&](TokenGrid grid, const std::string& pool = "gap") {
+    return build("vit", fmt::format("{{variant: mu/8, pool_type: {}}}", pool), 3, 8 * grid.rows,
+                 8 * grid.columns);
+  };
+  // Returns what the model gets, and checks whether loading warns.
+  const auto loaded = [&](const std::string& from, Model& model, bool warns) {
+    const std::string lines = logged([&] { load_weights(from, model, {}); });
+    CHECK((lines.find("it does not record the grid of its") != std::string::npos) == warns);
+    return weights_of(model);
+  };
+  const auto close = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.sizes() == b.sizes() && at::allclose(a, b, 0, 1e-4);
+  };
+  const TokenGrid wide = {2, 8}, square = {4, 4};
+  const auto model = vit(wide);
+  NamedTensors file = weights_of(*model);
+
+  // Files of other programs: squares.
+  for (const int64_t side : {4, 5}) {
+    INFO(side);
+    const auto n = static_cast<double>(side);
+    file["pos_embedding"] = ramp(n, n, {side, side});
+    write_safetensors(path, file);
+    CHECK(close(loaded(path, *model, side == 4).at("pos_embedding"), ramp(n, n, wide)));
+  }
+  file["pos_embedding"] = ramp(2, 8, wide).view({1, 2, 8, 32});  // an array that has a grid
+  write_safetensors(path, file);
+  CHECK(loaded(path, *model, false).at("pos_embedding").equal(ramp(2, 8, wide)));
+
+  // Files and checkpoints of bvtrain record the size of the images.
+  file["pos_embedding"] = ramp(2, 8, wide);
+  ModelCard card;
+  card.model_name = "vit";
+  card.model = R"({"variant": "mu/8"})";
+  card.num_classes = 3;
+  card.loss = "softmax_xent";
+  card.image = {16, 64, 3};
+  write_safetensors(path, file, to_metadata(card));
+  Snapshot snapshot;
+  snapshot.step = 1;
+  for (const auto& [name, value] : file) snapshot.tensors["params/" + name] = value;
+  for (const auto& [name, value] : file) snapshot.tensors["ema/" + name] = value;
+  snapshot.meta = {{"config", "{model_name: vit, model: {variant: mu/8}}"}, {"image", card.image}};
+  const Workdir workdir(folder / "w");
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(std::move(snapshot), true);
+  checkpointer.wait();
+  for (const std::string& from : {path, folder / "w", (folder / "w") + ":ema"}) {
+    INFO(from);
+    CHECK(loaded(from, *model, false).at("pos_embedding").equal(ramp(2, 8, wide)));
+    CHECK(close(loaded(from, *vit(square), false).at("pos_embedding"), ramp(2, 8, square)));
+    CHECK(close(loaded(from, *vit({3, 12}), false).at("pos_embedding"), ramp(2, 8, {3, 12})));
+  }
+
+  // One position more than 4x4 belongs to the class token, although the model has 17 tokens.
+  const auto line = vit({1, 17}, "tok");
+  file["cls"] = at::ones({1, 1, 32});
+  file["pos_embedding"] = at::cat({at::full({1, 1, 32}, 7.0), ramp(4, 4, square)}, 1);
+  write_safetensors(path, file);
+  const NamedTensors with_class = loaded(path, *line, false);
+  CHECK(with_class.at("cls").equal(at::full({1, 1, 32}, 8.0)));
+  CHECK(close(with_class.at("pos_embedding").select(1, 0), at::zeros({1, 32})));
 }
 
 TEST_CASE("weights: other types are converted, integers and other shapes are refused") {

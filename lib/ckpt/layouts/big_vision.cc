@@ -4,7 +4,6 @@
 #include <ATen/ops/add.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -117,14 +116,16 @@ NamedTensors repair_vit(const NamedTensors& tree, const std::string& origin) {
   return result;
 }
 
-void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin) {
+void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin,
+                          TokenGrid stored) {
   const auto found = tree.find(kPositions);
   if (found == tree.end() || found->second.dim() != 3) return;
   const at::Tensor all = found->second;
-  const int64_t grid = all.size(1) - 1;
-  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(grid))));
-  if (grid < 1 || all.size(1) == positions || (grid != positions && side * side != grid)) return;
+  const int64_t count = all.size(1), grid = count - 1;
   const auto cls = tree.find("cls");
+  if (grid < 1 || count == stored.size()) return;
+  const bool square = square_grid(grid).size() > 0 && (count != positions || cls != tree.end());
+  if (grid != stored.size() && grid != positions && !square) return;
   if (cls != tree.end()) {
     const at::Tensor first = all.narrow(1, 0, 1);
     if (cls->second.sizes() != first.sizes()) {

@@ -69,7 +69,8 @@ void expect_dimensions(const std::string& name, const at::Tensor& value, int64_t
                           shape_text(value.sizes()), dimensions, dimensions == 1 ? "" : "s"));
 }
 
-NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin) {
+NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin,
+                          TokenGrid stored) {
   for (const auto& [name, value] : tree) {
     if (std::count(name.begin(), name.end(), '/') >= limits::kTensorNameLevels) {
       throw Error(Exit::usage, origin,
@@ -96,7 +97,7 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
   tree = repair_vit(tree, origin);
   const auto positions = wanted.find("pos_embedding");
   const bool learned = positions != wanted.end() && positions->second.size() == 3;
-  split_class_position(tree, learned ? positions->second[1] : 0, origin);
+  split_class_position(tree, learned ? positions->second[1] : 0, origin, stored);
   return has_prefix(wanted, "Transformer/encoderblock/") ? stack_blocks(tree, origin)
                                                          : unstack_blocks(tree, origin);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/ckpt/layouts/token_grid.h"
 #include "lib/ckpt/tensors.h"
 
 namespace bv {
@@ -20,8 +21,10 @@ using Shapes = std::map<std::string, std::vector<int64_t>>;
 
 // Converts `tree`, from any program, to the names and layouts of a model with the parameters
 // `wanted`: recognises the program and applies the functions below that fit. Afterwards only
-// pos_embedding may have another size than in the model.
-NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin);
+// pos_embedding may have another size than in the model. `stored` is the grid of the tree's
+// position embedding, if it is known.
+NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin,
+                          TokenGrid stored = {});
 
 // ---- timm. The to_ functions take trees with one subtree per block (see unstack_blocks()).
 
@@ -62,9 +65,11 @@ NamedTensors repair_vit(const NamedTensors& tree, const std::string& origin);
 NamedTensors repair_mixer(const NamedTensors& tree, const std::string& origin);
 // Old files have a position embedding of n * n + 1 positions, of which the first belongs to the
 // class token. Removes it from pos_embedding, and adds it to `cls` if the tree has one
-// (models/vit.py, `fix_old_checkpoints`). Does nothing if the model has that number of `positions`
-// itself.
-void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin);
+// (models/vit.py, `fix_old_checkpoints`). With `stored`, the grid of the file, one position more
+// than its tokens is the class token's. Otherwise a tree without a `cls` keeps that number if it is
+// the model's number of `positions`.
+void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin,
+                          TokenGrid stored = {});
 
 // ---- Encoder blocks. With `scan: true`, big_vision stacks the parameters of all blocks along a
 // new leading axis, as Transformer/encoderblock/... instead of Transformer/encoderblock_<i>/...
@@ -72,13 +77,19 @@ void split_class_position(NamedTensors& tree, int64_t positions, const std::stri
 NamedTensors stack_blocks(const NamedTensors& tree, const std::string& origin);
 NamedTensors unstack_blocks(const NamedTensors& tree, const std::string& origin);
 
-// Resamples a position embedding (1, n * n, D) or (1, h, w, D) to `shape`, bilinearly with aligned
-// corners, in double (models/vit.py, `resample_posemb`). big_vision calls scipy.ndimage.zoom, which
-// by a rounding error fills the last row and column with zeros for 48 pairs of sizes (28 -> 14, 32
-// -> 16, ...); here they have their true values. Throws Error(Exit::usage) if the positions of the
-// old or new embedding are not a square.
+// Returns n x n for n * n positions, and {} for other numbers.
+TokenGrid square_grid(int64_t positions);
+// Returns the grid of a position embedding of this shape: (1, h, w, D), or (1, N, D) with the grid
+// `known` if that has N tokens and else with a square one. {} for all others.
+TokenGrid position_grid(at::IntArrayRef shape, TokenGrid known);
+// Resamples a position embedding (1, N, D) or (1, h, w, D) to `shape`, bilinearly with aligned
+// corners, in double (models/vit.py, `resample_posemb`). `from` and `to` are the grids of the old
+// and the new one where they are known; see position_grid(). big_vision calls scipy.ndimage.zoom,
+// which by a rounding error fills the last row and column with zeros for 48 pairs of sizes
+// (28 -> 14, 32 -> 16, ...); here they have their true values. Throws Error(Exit::usage) if a grid
+// is not known and not a square.
 at::Tensor resample_positions(const at::Tensor& old, const std::vector<int64_t>& shape,
-                              const std::string& origin);
+                              const std::string& origin, TokenGrid from = {}, TokenGrid to = {});
 
 // ---- Helpers
 

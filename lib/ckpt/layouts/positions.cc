@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/util/error.h"
@@ -14,17 +13,10 @@ namespace bv {
 
 namespace {
 
-struct Grid {
-  int64_t height = 0, width = 0;
-};
-
-// Returns n x n for the shape (1, n * n, D) and h x w for (1, h, w, D). nullopt if the number of
-// positions is not a square.
-std::optional<Grid> grid_of(at::IntArrayRef shape) {
-  if (shape.size() == 4) return Grid{shape[1], shape[2]};
-  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(shape[1]))));
-  if (side * side == shape[1]) return Grid{side, side};
-  return std::nullopt;
+// Returns whether `shape` is (1, N, D) or (1, h, w, D).
+bool is_position_shape(at::IntArrayRef shape) {
+  return (shape.size() == 3 || shape.size() == 4) && shape[0] == 1 &&
+         std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size > 0; });
 }
 
 // Position j of n is between the old positions low and low + 1.
@@ -42,35 +34,43 @@ Neighbours neighbours(int64_t j, int64_t n, int64_t old) {
 
 }  // namespace
 
+TokenGrid square_grid(int64_t positions) {
+  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(positions))));
+  return side * side == positions ? TokenGrid{side, side} : TokenGrid{};
+}
+
+TokenGrid position_grid(at::IntArrayRef shape, TokenGrid known) {
+  if (!is_position_shape(shape)) return {};
+  if (shape.size() == 4) return {shape[1], shape[2]};
+  return known.size() == shape[1] ? known : square_grid(shape[1]);
+}
+
 at::Tensor resample_positions(const at::Tensor& old, const std::vector<int64_t>& shape,
-                              const std::string& origin) {
-  const auto usable = [](at::IntArrayRef s) {
-    return (s.size() == 3 || s.size() == 4) && s[0] == 1 &&
-           std::all_of(s.begin(), s.end(), [](int64_t size) { return size > 0; });
-  };
+                              const std::string& origin, TokenGrid from, TokenGrid to) {
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::usage, origin,
                 fmt::format("pos_embedding has shape {} in the file but {} in the model{}",
                             shape_text(old.sizes()), shape_text(shape), why));
   };
-  if (!usable(old.sizes()) || !usable(shape) || old.size(-1) != shape.back()) refuse("");
-  const std::optional<Grid> from_grid = grid_of(old.sizes()), to_grid = grid_of(shape);
-  if (!from_grid) refuse(fmt::format("; {} positions do not form a square", old.size(1)));
-  if (!to_grid) refuse(fmt::format("; {} positions do not form a square", shape[1]));
-  const Grid from = *from_grid, to = *to_grid;
+  if (!is_position_shape(old.sizes()) || !is_position_shape(shape) || old.size(-1) != shape.back())
+    refuse("");
+  from = position_grid(old.sizes(), from);
+  to = position_grid(shape, to);
+  if (from.size() == 0) refuse(fmt::format("; {} positions do not form a square", old.size(1)));
+  if (to.size() == 0) refuse(fmt::format("; {} positions do not form a square", shape[1]));
   const int64_t features = shape.back();
   const at::Tensor source = old.to(at::kDouble).contiguous();
   const at::Tensor target = at::empty(shape, at::kFloat);
   const double* in = source.const_data_ptr<double>();
   float* out = target.mutable_data_ptr<float>();
-  for (int64_t y = 0; y < to.height; ++y) {
-    const Neighbours row = neighbours(y, to.height, from.height);
-    for (int64_t x = 0; x < to.width; ++x) {
-      const Neighbours column = neighbours(x, to.width, from.width);
+  for (int64_t y = 0; y < to.rows; ++y) {
+    const Neighbours row = neighbours(y, to.rows, from.rows);
+    for (int64_t x = 0; x < to.columns; ++x) {
+      const Neighbours column = neighbours(x, to.columns, from.columns);
       const auto corner = [&](int64_t dy, int64_t dx) {
-        const int64_t r = std::min(row.low + dy, from.height - 1);
-        const int64_t c = std::min(column.low + dx, from.width - 1);
-        return in + (r * from.width + c) * features;
+        const int64_t r = std::min(row.low + dy, from.rows - 1);
+        const int64_t c = std::min(column.low + dx, from.columns - 1);
+        return in + (r * from.columns + c) * features;
       };
       const double *a = corner(0, 0), *b = corner(0, 1), *c = corner(1, 0), *d = corner(1, 1);
       for (int64_t i = 0; i < features; ++i) {
