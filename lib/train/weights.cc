@@ -1,5 +1,6 @@
 #include "lib/train/weights.h"
 
+#include <ATen/ops/allclose.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "lib/device/dtype_name.h"
 #include "lib/model/parameter_resizer.h"
 #include "lib/model/target_scale.h"
+#include "lib/model/transformer/position_embedding.h"
 #include "lib/report/log.h"
 #include "lib/train/stored_model.h"
 #include "lib/util/pattern.h"
@@ -140,6 +142,20 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
     return;
   }
   copies.push_back({name, target, fitting});
+}
+
+// Removes from `file` position embeddings that are the fixed ones of sincos2d if the model computes
+// its own: timm's files have them as parameters.
+void drop_fixed_positions(NamedTensors& file, const NamedTensors& targets, TokenGrid grid) {
+  const auto found = file.find(kPositions);
+  if (found == file.end() || targets.contains(kPositions)) return;
+  const at::Tensor positions = found->second;
+  if (positions.dim() != 3 || grid.size() == 0) return;
+  const int64_t width = positions.size(2);
+  if (width % 4 != 0 || width < 8) return;
+  const at::Tensor fixed = sincos2d(grid.rows, grid.columns, width);
+  if (positions.sizes() == fixed.sizes() && at::allclose(positions.to(at::kFloat), fixed, 0, 1e-6))
+    file.erase(found);
 }
 
 const std::string kMean = std::string("buffers/") + kTargetMean;
@@ -274,6 +290,7 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
       model.position_grid().size() > 0 ? stored_model(path).positions : TokenGrid{};
   NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path, stored);
   const PositionGrids grids = position_grids(file, stored, model);
+  drop_fixed_positions(file, targets, grids.file);
   const std::string scale_problem =
       fit_target_scale(file, targets, exceptions, path, logit_scale_of(model));
   const auto* resizer = dynamic_cast<const ParameterResizer*>(&model);

@@ -225,6 +225,38 @@ TEST_CASE("export: timm's files load back to the bit") {
   }
 }
 
+TEST_CASE("export: a vit with fixed position embeddings can be read back from timm's file") {
+  const MemoryFolder folder;
+  const ImageSize image = {16, 24, 3}, larger = {32, 24, 3};
+  for (const char* pool : {"tok", "gap"}) {
+    INFO(pool);
+    const std::string yaml =
+        fmt::format("{{variant: mu/8, posemb: sincos2d, pool_type: {}}}", pool);
+    TrainedModel what = trained("vit", yaml, image);
+    what.card.model_name = "vit";
+    what.card.model = what.config.section("model").json();
+    what.card.num_classes = 7;
+    what.card.loss = "softmax_xent";
+    export_weights(what, "timm", folder / "t.safetensors");
+    CHECK(read_weights(folder / "t.safetensors", 0).contains("pos_embed"));
+    for (const ImageSize size : {image, larger}) {
+      const auto loaded = build("vit", yaml, size, 2);
+      load_weights(folder / "t.safetensors", *loaded, {});
+      for (const auto& [path, value] : weights_of(*loaded)) {
+        INFO(path);
+        CHECK(value.equal(what.params.at(path)));
+      }
+    }
+    // Positions that were trained are not those of the model.
+    NamedTensors other = what.params;
+    other["pos_embedding"] = at::zeros({1, 6, 32});
+    write_npz(folder / "o.npz", other);
+    const auto model = build("vit", yaml, image, 2);
+    CHECK_THAT(error_of([&] { load_weights(folder / "o.npz", *model, {}); }),
+               Catch::Contains("not in the model: pos_embedding"));
+  }
+}
+
 TEST_CASE("export: weights of bvtrain record the size of their images") {
   const MemoryFolder folder;
   TrainedModel what = trained("vit", "{variant: mu/8}", {16, 64, 3});
