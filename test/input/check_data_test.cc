@@ -1,6 +1,7 @@
 // What `bvtrain data` reports about data sets: broken examples, and statistics of the others.
 #include "lib/input/check/check_data.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
@@ -13,6 +14,7 @@
 
 #include "lib/input/check/data_stats.h"
 #include "lib/input/check/image_alpha.h"
+#include "lib/input/image/decode.h"
 #include "lib/input/label_error.h"
 #include "test/init/data_folders.h"
 #include "test/input/fake_source.h"
@@ -268,6 +270,30 @@ TEST_CASE("stats count classes, sizes and pixels of the sound examples") {
   odd.classes[0].name = "a\nb";
   CHECK(contains(odd.text(), "\n  a\\nb "));
   CHECK(measure_data(opened(source), 1, 0).json() == stats.json());  // bit for bit
+}
+
+TEST_CASE("stats measure the pixels that the pp string decodes") {
+  const ManifestFolder dir;
+  const at::Tensor noise =
+      at::randint(0, 256, {40, 40, 3}, at::detail::createCPUGenerator(3), at::kByte);
+  const std::string jpeg = text_of(encode_jpeg(noise, 90));
+  dir.write("images/noise.jpg", jpeg);
+  const std::string csv = dir.write("t.csv", "image,label\nimages/noise.jpg,0\n");
+  const auto mean = [&](const std::string& pp) {
+    const Config config =
+        parse_config(fmt::format("input: {{data: {{name: csv, fname: {}}}{}}}", csv, pp), "x.yaml");
+    const std::vector<DataSection> all = data_sections(config);
+    const OpenedData opened = DataOpener(config, all, {.keep_broken = true}).open(all.at(0));
+    return measure_data(opened, 1, 0).pixels.at(3).at(0).mean;
+  };
+  const auto decoded = [&](bool precise) {
+    return pixel_moments(decode_image(bytes_of(jpeg), 0, precise)).at(0).mean;
+  };
+  REQUIRE(decoded(true) != decoded(false));
+  CHECK(mean(", pp: 'decode(precise=True)|resize(8)|onehot(num_classes)'") == decoded(true));
+  CHECK(mean(", pp: 'decode|resize(8)'") == decoded(false));
+  CHECK(mean(", pp: 'decode(precise=Maybe)'") == decoded(false));
+  CHECK(mean("") == decoded(false));
 }
 
 TEST_CASE("stats count no classes where labels are shares or numbers to predict") {

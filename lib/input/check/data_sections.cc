@@ -95,6 +95,17 @@ std::map<std::string, std::string> file_folders(const Config& data) {
   return folders;
 }
 
+// Returns OpenedData::decoding; nullopt also if the first op has a mistake, which data can be
+// inspected without.
+std::optional<Decoding> first_decoding(const DataSection& section) {
+  const std::string pp = section.owner.get(section.pp_key, "");
+  try {
+    return Pipeline(pp.substr(0, pp.find('|')), Place{}).decodes();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::vector<DataSection> data_sections(const Config& config) {
@@ -144,6 +155,7 @@ OpenedData DataOpener::open(const DataSection& section) {
   const bool matched = options_.pp && !section.own_classes && section.name.starts_with("evals.");
   opened.data = open_data(section, matched ? classes_ : std::nullopt);
   opened.file_folders = file_folders(section.data);
+  opened.decoding = first_decoding(section);
   if (options_.pp) opened.pp = std::make_shared<Pipeline>(section.owner, section.pp_key);
   throw_problems(config_);
   return opened;

@@ -52,6 +52,9 @@ struct OpenedData {
   // For csv and jsonl: the features that are files, each with the folder that its file names are
   // relative to ("": the working directory). In the order of Dataset::files_of().
   std::map<std::string, std::string> file_folders = {};
+  // How the first op of the pp string decodes image files; nullopt if there is no such op. Also
+  // without OpenOptions::pp.
+  std::optional<Decoding> decoding = {};
 };
 
 // Opens data sets of one config.

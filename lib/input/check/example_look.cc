@@ -17,9 +17,9 @@
 namespace bv {
 namespace {
 
-// Decodes a feature that is an image. nullopt for any other feature.
+// Decodes a feature that is an image. nullopt for any other feature. `precise`: see decode_jpeg().
 std::optional<SeenImage> look_at_feature(const std::string& key, const at::Tensor& value,
-                                         bool in_arrays, bool moments) {
+                                         bool in_arrays, bool moments, bool precise) {
   SeenImage seen;
   at::Tensor image = value;
   if (value.dim() == 1 && value.scalar_type() == at::kByte) {
@@ -31,7 +31,7 @@ std::optional<SeenImage> look_at_feature(const std::string& key, const at::Tenso
     // In arrays, vectors of bytes are flat images.
     if (!encoded && (key != "image" || in_arrays)) return std::nullopt;
     seen.alpha = has_alpha(bytes);
-    image = decode_image(bytes, /*channels=*/0, /*precise=*/false);
+    image = decode_image(bytes, /*channels=*/0, precise);
   } else if (key != "image" || value.dim() < 2 || value.dim() > 3) {
     return std::nullopt;
   }
@@ -135,7 +135,10 @@ ExampleLook look_at_example(const OpenedData& opened, int64_t index, const LookO
     example = opened.data->read(index);
     for (const auto& [key, value] : example) {
       decoded = key;
-      if (auto image = look_at_feature(key, value, opened.data->is_array(), options.moments))
+      const auto& how = opened.decoding;
+      const bool precise = options.moments && how && how->precise && how->key == key;
+      if (auto image =
+              look_at_feature(key, value, opened.data->is_array(), options.moments, precise))
         look.images.push_back(std::move(*image));
     }
     decoded.clear();

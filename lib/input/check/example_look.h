@@ -25,7 +25,7 @@ struct SeenImage {
 // What else to inspect.
 struct LookOptions {
   bool pp = false;       // applies the pp string
-  bool moments = false;  // fills in SeenImage::by_channel
+  bool moments = false;  // fills in SeenImage::by_channel, from images decoded as by the pp string
   uint64_t seed = 0;     // of the augmentation
 };
 
