@@ -11,7 +11,7 @@ namespace {
 
 nlohmann::json arguments_of(const VitWeights& vit) {
   const std::map<std::string, std::string> kPools = {
-      {"gap", "avg"}, {"map", "map"}, {"tok", "token"}, {"0", "token"}, {"none", ""}};
+      {"gap", "avg"}, {"map", "map"}, {"tok", "token"}, {"none", ""}};
   return {// timm requires whole patches.
           {"img_size", {vit.grid_height * vit.patch_height, vit.grid_width * vit.patch_width}},
           {"patch_size", {vit.patch_height, vit.patch_width}},
@@ -34,6 +34,11 @@ void write_vit_timm(const VitWeights& vit, const std::string& output) {
     throw Error(Exit::usage, "--format timm",
                 "the model has rep_size, a layer that timm's VisionTransformer lacks; use npz, "
                 "safetensors or onnx");
+  }
+  if (vit.pool == "0") {
+    throw Error(Exit::usage, "--format timm",
+                "the model has pool_type: '0', which takes the first patch, but timm's "
+                "VisionTransformer needs a class token for that; use npz, safetensors or onnx");
   }
   NamedTensors params = vit.trained.params;
   params["pos_embedding"] = vit.positions;

@@ -320,6 +320,9 @@ TEST_CASE("export: models that a format can't hold, and sizes that do not fit, a
   CHECK(refusal(what, "timm") ==
         "--format timm: error: the model has rep_size, a layer that timm's VisionTransformer "
         "lacks; use npz, safetensors or onnx");
+  CHECK(refusal(trained("vit", "{variant: mu/8, pool_type: '0'}"), "timm") ==
+        "--format timm: error: the model has pool_type: '0', which takes the first patch, but "
+        "timm's VisionTransformer needs a class token for that; use npz, safetensors or onnx");
 }
 
 TEST_CASE("export: flexi_vit is the vit that it is at its seqhw") {
