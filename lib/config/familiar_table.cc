@@ -230,14 +230,16 @@ flag | gp | - | write --set model.pool_type=gap, map or tok, for vit
 flag | drop_path | - | write --set model.stoch_depth=..., for mlp_mixer; other models do not have it
 flag | cooldown_epochs | - | the run has no extra epochs; 'schedule: {cooldown_epochs: ...}' lowers the learning rate
     to 0 in its last epochs
-flag | lr_base | - | write --set lr=..., for 256 examples, and --set schedule.scale_with_batchsize=true
+flag | lr_base | - | write --set lr=..., for 256 examples, and --set schedule.scale_with_batchsize=true; timm
+    multiplies the rate of Adam, AdamW and Adafactor by the square root of batch / 256 instead
 flag | start_epoch epoch_repeats class_map tta | - | there is no equivalent; leave it out
 flag | b | input.batch_size | -
 flag | vb | batch_size_eval | -
 flag | j | input.threads | -
 flag | grad_checkpointing | - | write --set model.remat_policy=nothing_saveable, for models that have it
 flag | opt_eps | optax.eps | -
-flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not multiply 'wd'
+flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not
+    multiply 'wd'; for SGD also divide it by 1 - momentum
 flag | opt_betas | - | write --set optax.b1=0.9 --set optax.b2=0.999
 flag | clip_mode | - | gradients are clipped by their norm only, 'grad_clip_norm'
 flag | layer_decay | - | there is no layer-wise decay; 'lr_mults' scales the learning rate by name
@@ -256,7 +258,7 @@ flag | aa | - | this is an op of 'input.pp' here: "...|randaug(2, 10)|..."
 flag | mixup | mixup.p | -
 flag | cutmix_minmax mixup_prob mixup_switch_prob mixup_mode mixup_off_epoch | - | there is no cutmix, and
     'mixup: {p: ...}' has no other arguments
-flag | bce_loss | - | write --set loss=sigmoid_xent
+flag | bce_loss | - | write --set loss=sigmoid_xent, which sums over the classes; timm's is their mean
 flag | sync_bn dist_bn split_bn | - | batch norm uses the statistics of the whole batch; leave it out
 flag | model_ema | - | write --set ema.decay=0.9998
 flag | checkpoint_hist | max_checkpoints_to_keep | -
