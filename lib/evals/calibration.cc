@@ -1,7 +1,7 @@
 // calibration: how far a classifier's confidence is from its accuracy (Guo et al., "On calibration
 // of modern neural networks", ICML 2017). Examples are grouped into equal-width bins (lo, hi] by
-// the probability of the highest logit. An example's weight is its largest label, as in
-// `classification`. big_vision has no such evaluator.
+// the probability of the highest logit. A class with the largest label is the right one, so soft
+// labels count as in `class_metrics`. big_vision has no such evaluator.
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -30,7 +30,8 @@ const KeyTable keys(
      "keep(\"image\", \"labels\")"},
     {{"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as made by the op `onehot`. The "
-      "weight of an example is its largest label: 1 for one-hot labels, 0 without any class."},
+      "class with the largest label is the right one, also with soft labels; of several equal "
+      "ones each is right. Examples without any class do not count."},
      {"bins", "int 1..10000", "15",
       "Number of bins of equal width between probabilities 0 and 1. More bins show more detail but "
       "need more examples: the noise of bins with few examples increases `ece` and `mce`."},
@@ -95,17 +96,18 @@ class Calibration : public Evaluator {
                   std::vector<EvalDetails::Bin>& bins) const {
     const at::Tensor guess = logits.argmax(1, /*keepdim=*/true);  // (n, 1)
     const at::Tensor sure = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).gather(1, guess);
-    const at::Tensor hit = labels.gather(1, guess), weight = labels.amax(1);
+    const at::Tensor right = labels.amax(1), guessed = labels.gather(1, guess);
     for (int64_t i = 0; i < mask.size(0); ++i) {
-      const double w = weight.const_data_ptr<float>()[i];
-      if (!mask.const_data_ptr<bool>()[i] || w == 0) continue;
+      const float most = right.const_data_ptr<float>()[i];
+      if (!mask.const_data_ptr<bool>()[i] || most == 0) continue;
       const double confidence = sure.const_data_ptr<double>()[i];
       const double place = std::ceil(confidence * static_cast<double>(bins_)) - 1;
       // A NaN goes to the first bin and makes its mean NaN.
       const auto at = place > 0 ? std::min(static_cast<int64_t>(place), bins_ - 1) : 0;
-      bins[at].examples += w;
-      bins[at].confidence += w * confidence;
-      bins[at].accuracy += w * hit.const_data_ptr<float>()[i];
+      const bool hit = guessed.const_data_ptr<float>()[i] == most;
+      bins[at].examples += 1;
+      bins[at].confidence += confidence;
+      bins[at].accuracy += std::isnan(most) ? most : static_cast<float>(hit);
     }
   }
 

@@ -1,8 +1,9 @@
 // classification: accuracy and loss on dense labels, which may be one-hot, multi-hot or all zero.
 // Follows big_vision's evaluators/classification.py, class Evaluator; prec@5 is not in big_vision.
 //
-// An example's weight is its largest label, so examples without a label do not count. A guess is
-// correct if its class is positive in the label; of equal logits the lowest class counts.
+// An example's weight is its largest label, so examples without a label do not count. A guess
+// counts as much as the label of its class: 1 or 0, unless labels are soft. Of equal logits the
+// lowest class counts.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
@@ -39,7 +40,10 @@ const KeyTable keys(
      {"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as made by the op `onehot`. If "
       "an image has several classes, predicting any of them is correct. The weight of an example "
-      "is its largest label: 1 for one-hot labels, 0 without any class."}},
+      "is its largest label: 1 for one-hot labels, 0 without any class. With soft or smoothed "
+      "labels, as of `onehot(..., on=0.9, off=0.01)`, `prec@1` is not a fraction of examples but "
+      "the mean label of the predicted classes, at best 0.9 here; `class_metrics` with "
+      "`soft_labels: true` measures accuracy."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMaxConfusionClasses = 1000;

@@ -173,6 +173,13 @@ TEST_CASE("the calibration error of a calibrated model is near 0; sigmoid; refus
   const std::string file = store(folder, logits, at::one_hot(guess, 4).to(at::kFloat));
   const Measured measured = measure("calibration", input(file, "batch_size: 512"));
   CHECK(measured.at("ece") < 0.02);
+  // Soft labels whose largest shares belong to the same classes.
+  const at::Tensor sure = at::rand({n, 1}, at::detail::createCPUGenerator(5)) * 0.4 + 0.6;
+  const at::Tensor soft = at::one_hot(guess, 4).to(at::kFloat) * (sure - (1 - sure) / 3);
+  const std::string smooth = store(folder, logits, soft + (1 - sure) / 3);
+  const Measured smoothed = measure("calibration", input(smooth, "batch_size: 512"));
+  for (const char* name : {"ece", "mce", "confidence", "prec@1"})
+    CHECK(smoothed.at(name) == measured.at(name));
   CHECK(measure("calibration", input(file, "batch_size: 512, probabilities: sigmoid")).at("ece") >
         0.05);
   CHECK_THAT(refusal("calibration", input(file, "bins: 0")),
