@@ -51,12 +51,12 @@ c10::Device planned_device(const Arguments& arguments) {
 void check_ranks(Group& group, const Recipe& recipe) {
   check_agreement(group, {{"version", BV_VERSION},
                           {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
-                          {"training examples", std::to_string(recipe.length.data_size)},
                           // `auto` may mean something else on another host.
                           {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
                           {"precision", recipe.precision_choice.name()},
                           // BVTRAIN_BYTE_IMAGES may differ.
                           {"images", recipe.image_normalization ? "bytes" : "float32"}});
+  check_same_data(group, recipe);
   for (const std::string& text : disagreements(group, device_name(recipe.device))) {
     if (group.rank() > 0) continue;
     log::warn(

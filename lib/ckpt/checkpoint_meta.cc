@@ -39,6 +39,7 @@ constexpr Member kMembers[] = {
     {"/data/input", JsonKind::text},
     {"/data/examples", JsonKind::count},
     {"/data/evals", JsonKind::object},
+    {"/data/labels", JsonKind::object},
     {"/data/content", JsonKind::object},
     {"/synthetic", JsonKind::flag},
     {"/class_names", JsonKind::texts},
@@ -108,9 +109,11 @@ void check_meta(const json& meta) {
     }
     for (const auto& [name, examples] : meta.at("data").at("evals").items())
       check_kind(examples, "/data/evals/" + name, JsonKind::count);
-    const json content = meta.at("data").value("content", json::object());
-    for (const auto& [name, hash] : content.items())
-      check_kind(hash, "/data/content/" + name, JsonKind::text);
+    for (const char* member : {"labels", "content"}) {
+      const json hashes = meta.at("data").value(member, json::object());
+      for (const auto& [name, hash] : hashes.items())
+        check_kind(hash, fmt::format("/data/{}/{}", member, name), JsonKind::text);
+    }
   }
   if (meta.contains("best")) {
     for (const char* member : {"metric", "higher_is_better", "step", "value"}) {

@@ -213,6 +213,7 @@ class ClassMetrics : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
+  uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
 
   std::optional<std::vector<std::string>> metrics() const override {

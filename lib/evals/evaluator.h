@@ -66,6 +66,9 @@ class Evaluator {
   virtual Batch probe(int64_t n) = 0;
   // Returns the number of examples in a pass; 0 before probe().
   virtual int64_t examples() const = 0;
+  // Returns Dataset::fingerprint() of the data; 0 before probe(), and if the evaluator has no data
+  // set.
+  virtual uint64_t fingerprint() const { return 0; }
   // Returns Dataset::content() of the data, or StoredArrays::content() of the arrays; 0 before
   // probe(), and if the evaluator does not support this.
   virtual uint64_t content() const { return 0; }

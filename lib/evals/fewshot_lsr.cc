@@ -128,6 +128,12 @@ class FewshotLsr : public Evaluator {
     for (const TrainAndTest& pair : pairs_) sum += pair.train.examples() + pair.test.examples();
     return sum;
   }
+  uint64_t fingerprint() const override {
+    uint64_t hash = 0;
+    for (const TrainAndTest& pair : pairs_)
+      hash = 31 * (31 * hash + pair.train.fingerprint()) + pair.test.fingerprint();
+    return hash;
+  }
   uint64_t content() const override {
     uint64_t hash = 0;
     for (const TrainAndTest& pair : pairs_)

@@ -94,6 +94,7 @@ class Knn : public Evaluator {
     return batch;
   }
   int64_t examples() const override { return train_.examples() + test_.examples(); }
+  uint64_t fingerprint() const override { return 31 * train_.fingerprint() + test_.fingerprint(); }
   uint64_t content() const override { return 31 * train_.content() + test_.content(); }
   std::vector<std::string> activations() const override { return keys_.activations(); }
 

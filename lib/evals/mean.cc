@@ -27,6 +27,7 @@ class Mean : public Evaluator {
 
   Batch probe(int64_t n) override { return input_.probe(n); }
   int64_t examples() const override { return input_.examples(); }
+  uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
 
   void run(const EvalContext& context, const Measure& emit) override {

@@ -1,6 +1,8 @@
 #include "lib/train/start.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "lib/ckpt/best_checkpoint.h"
 #include "lib/ckpt/earlier_run.h"
@@ -10,11 +12,14 @@
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
+#include "lib/util/json_text.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
+
+const std::string kEvals = "evals.";
 
 // Compares a checkpoint with the state that the recipe's step would have. Returns the result.
 std::string check_checkpoint(const Recipe& shapes, const Restored& from) {
@@ -95,19 +100,24 @@ ClassNames classes_of(const std::optional<Restored>& checkpoint) {
 }
 
 nlohmann::json data_summary(const Recipe& recipe) {
-  nlohmann::json evals = nlohmann::json::object(), content = nlohmann::json::object();
+  nlohmann::json evals = nlohmann::json::object(), labels = nlohmann::json::object(),
+                 content = nlohmann::json::object();
   for (const EvalJob& job : recipe.evals) {
     evals[job.name] = job.evaluator->examples();
-    content["evals." + job.name] = fmt::format("{:016x}", job.evaluator->content());
+    labels[kEvals + job.name] = fmt::format("{:016x}", job.evaluator->fingerprint());
+    content[kEvals + job.name] = fmt::format("{:016x}", job.evaluator->content());
   }
   content["input"] = fmt::format("{:016x}", recipe.data->content());
   return {{"input", fmt::format("{:016x}", recipe.data->fingerprint())},
           {"examples", recipe.data->size()},
           {"evals", evals},
+          {"labels", labels},
           {"content", content}};
 }
 
 namespace {
+
+constexpr const char* kOtherLabels = " with other labels, class names or order";
 
 // Returns how the training and evaluation examples have changed. They can change without a config
 // change, for example if files were added.
@@ -119,34 +129,73 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
   if (before.at("input") != now.at("input")) {
     const bool counted = before.contains("examples");  // not in older checkpoints
     const bool equal = counted && before.at("examples") == now.at("examples");
-    changes.push_back(
-        {"input.data", counted ? count(before.at("examples")) : "other data",
-         count(now.at("examples")) + (equal ? " with other labels, class names or order" : "")});
+    changes.push_back({"input.data", counted ? count(before.at("examples")) : "other data",
+                       count(now.at("examples")) + (equal ? kOtherLabels : "")});
   }
   for (const auto& [name, examples] : now.at("evals").items()) {
     if (before.at("evals").value(name, examples) != examples)
       changes.push_back(
-          {"evals." + name + ".data", count(before.at("evals").at(name)), count(examples)});
+          {kEvals + name + ".data", count(before.at("evals").at(name)), count(examples)});
   }
-  const auto known = before.value("content", nlohmann::json::object());  // not in older checkpoints
   const std::string unknown = fmt::format("{:016x}", 0);  // older versions hashed less data
-  for (const auto& [name, content] : now.at("content").items()) {
-    const std::string key = name + ".data";
-    const bool told = std::any_of(changes.begin(), changes.end(),
-                                  [&](const ConfigChange& change) { return change.key == key; });
-    const std::string old = known.value(name, content.get<std::string>());
-    if (!told && old != unknown && old != content)
-      changes.push_back({key, "the same number of examples", "others"});
-  }
+  const auto compare = [&](const char* hashes, const char* how) {
+    const auto known = before.value(hashes, nlohmann::json::object());  // not in older checkpoints
+    for (const auto& [name, hash] : now.at(hashes).items()) {
+      const std::string key = name + ".data";
+      const bool told = std::any_of(changes.begin(), changes.end(),
+                                    [&](const ConfigChange& change) { return change.key == key; });
+      const std::string old = known.value(name, hash.get<std::string>());
+      if (told || old == unknown || old == hash) continue;
+      const std::string examples = count(
+          name == "input" ? now.at("examples") : now.at("evals").at(name.substr(kEvals.size())));
+      changes.push_back({key, examples, examples + how});
+    }
+  };
+  compare("labels", kOtherLabels);
+  compare("content", " with other content");
   return changes;
 }
+
+}  // namespace
+
+std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summaries) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> others;
+  for (size_t r = 1; r < summaries.size(); ++r) {
+    for (const ConfigChange& change : data_changes(summaries[0], summaries[r])) {
+      others[{change.key, fmt::format("{}, rank 0 has {}", change.after, change.before)}].push_back(
+          std::to_string(r));
+    }
+  }
+  std::vector<Error> problems;
+  for (const auto& [difference, ranks] : others) {
+    problems.emplace_back(
+        Exit::usage, difference.first,
+        fmt::format("rank{} {}; all ranks must read the same data",
+                    ranks.size() == 1 ? fmt::format(" {} has", ranks[0])
+                                      : fmt::format("s {} have", join(ranks, ", ")),
+                    difference.second));
+  }
+  return problems;
+}
+
+void check_same_data(Group& group, const Recipe& recipe) {
+  if (group.size() == 1) return;
+  std::vector<nlohmann::json> summaries;
+  for (const std::string& text :
+       group.gather_text(json_text(data_summary(recipe)), "data of ranks"))
+    summaries.push_back(nlohmann::json::parse(text));
+  std::vector<Error> problems = data_disagreements(summaries);
+  if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems));
+}
+
+namespace {
 
 // Returns the evaluator to which a key belongs, "" if it belongs to none. Names may have dots:
 // "val" and "val.v2".
 std::string evaluator_of(const std::string& key, const Recipe& recipe) {
   std::string found;
   for (const EvalJob& job : recipe.evals) {
-    if (key.starts_with("evals." + job.name + ".") && job.name.size() > found.size())
+    if (key.starts_with(kEvals + job.name + ".") && job.name.size() > found.size())
       found = job.name;
   }
   return found;
@@ -156,7 +205,7 @@ std::string evaluator_of(const std::string& key, const Recipe& recipe) {
 bool leaves_training(const std::string& key, const Recipe& recipe) {
   const std::string name = evaluator_of(key, recipe);
   if (name.empty()) return is_harmless(key);
-  return is_harmless("evals.x" + key.substr(std::string("evals.").size() + name.size()));
+  return is_harmless("evals.x" + key.substr(kEvals.size() + name.size()));
 }
 
 }  // namespace
@@ -177,7 +226,7 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
     const Config& with = added ? recipe.config : before;
     const Config without = (added ? before : recipe.config).section("evals");
     for (const std::string& name : with.section("evals").keys()) {
-      if (!without.has(name)) harmless.emplace_back(Pattern::quoted("evals." + name) + "\\..*");
+      if (!without.has(name)) harmless.emplace_back(Pattern::quoted(kEvals + name) + "\\..*");
     }
   }
   std::vector<ConfigChange> all = config_changes(before, recipe.config);

@@ -70,6 +70,8 @@ TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, a
         place + ".data.content is a list, expected an object");
   CHECK(line("/data", R"({"input": "x", "evals": {}, "content": {"input": 7}})") ==
         place + ".data.content.input is the number 7, expected a string");
+  CHECK(line("/data", R"({"input": "x", "evals": {}, "labels": {"evals.a": 7}})") ==
+        place + ".data.labels.evals.a is the number 7, expected a string");
   CHECK(line("/config", "null") == place + ".config is null, expected a string");
   Manifest older = good;  // earlier versions did not write data.examples
   older.meta["data"] = {{"input", "x"}, {"evals", nlohmann::json::object()}};

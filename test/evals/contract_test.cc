@@ -141,6 +141,28 @@ TEST_CASE("each evaluator sees every example once and measures the same for any 
   }
 }
 
+TEST_CASE("each evaluator of a data set notices another label, of any example") {
+  const Files files;
+  const auto fingerprint = [&](const std::string& name) {
+    const auto evaluator = make_evaluator(name, keys(name, files.data, 16));
+    CHECK(evaluator->fingerprint() == 0);
+    evaluator->probe(2);
+    return evaluator->fingerprint();
+  };
+  const std::vector<std::string> names = Evaluator::Registry::names();
+  std::map<std::string, uint64_t> before;
+  for (const std::string& name : names) before[name] = fingerprint(name);
+  NamedTensors changed = examples(kExamples);
+  changed["label"][kExamples - 1] = (changed["label"][kExamples - 1].item<int64_t>() + 1) % 5;
+  write_npz(files.folder / "test.npz", changed);
+  for (const std::string& name : names) {
+    INFO(name);
+    const bool reads_data = !keys(name, files.data, 16).starts_with("{file:");
+    CHECK((before[name] != 0) == reads_data);
+    CHECK((fingerprint(name) != before[name]) == reads_data);
+  }
+}
+
 TEST_CASE("each evaluator names a key that it does not know") {
   const Files files;
   for (const std::string& name : Evaluator::Registry::names()) {

@@ -106,6 +106,8 @@ void EvalInput::match_classes(EvalInput& other, const std::string& owner) {
 
 int64_t EvalInput::examples() const { return data_ ? data_->size() : 0; }
 
+uint64_t EvalInput::fingerprint() const { return data_ ? data_->fingerprint() : 0; }
+
 uint64_t EvalInput::content() const { return data_ ? data_->content() : 0; }
 
 Batch EvalInput::probe(int64_t n) {

@@ -85,7 +85,8 @@ class EvalInput {
   bool prepared() const { return open_ != nullptr; }
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;
-  // Returns Dataset::content(), 0 before the data is open.
+  // Return those of Dataset, 0 before the data is open.
+  uint64_t fingerprint() const;
   uint64_t content() const;
   // Returns the data set, before preprocessing. Opens it if necessary.
   const Dataset& data();

@@ -1,0 +1,63 @@
+// Ranks that read other data than rank 0.
+#include "lib/train/start.h"
+
+#include <catch2/catch.hpp>
+
+namespace bv::test {
+namespace {
+
+// What data_summary() returns for a run with one evaluator, with other `changes`.
+nlohmann::json summary(const nlohmann::json& changes = nlohmann::json::object()) {
+  nlohmann::json data = {{"input", "1a"},
+                         {"examples", 1437},
+                         {"evals", {{"val.v2", 60}}},
+                         {"labels", {{"evals.val.v2", "2b"}}},
+                         {"content", {{"input", "3c"}, {"evals.val.v2", "4d"}}}};
+  data.merge_patch(changes);
+  return data;
+}
+
+std::vector<std::string> lines(const std::vector<nlohmann::json>& summaries) {
+  std::vector<std::string> all;
+  for (const Error& error : data_disagreements(summaries)) all.emplace_back(error.what());
+  return all;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("ranks with the same data agree") {
+  CHECK(lines({summary()}).empty());
+  CHECK(lines({summary(), summary(), summary()}).empty());
+}
+
+TEST_CASE(
+    "other data on a rank are an error that names the data set, the ranks and the difference") {
+  const std::string end = "; all ranks must read the same data";
+  CHECK(lines({summary(), summary(), summary({{"input", "9f"}, {"examples", 1436}})}) ==
+        Lines{"input.data: error: rank 2 has 1,436 examples, rank 0 has 1,437 examples" + end});
+  CHECK(lines({summary(), summary({{"input", "9f"}}), summary({{"input", "9f"}})}) ==
+        Lines{"input.data: error: ranks 1, 2 have 1,437 examples with other labels, class names or "
+              "order, rank 0 has 1,437 examples" +
+              end});
+  CHECK(lines({summary(), summary({{"content", {{"input", "9f"}}}})}) ==
+        Lines{"input.data: error: rank 1 has 1,437 examples with other content, rank 0 has 1,437 "
+              "examples" +
+              end});
+  // Fewer examples also change the hashes: one line names each data set.
+  CHECK(lines({summary(), summary({{"evals", {{"val.v2", 59}}},
+                                   {"labels", {{"evals.val.v2", "9f"}}},
+                                   {"content", {{"evals.val.v2", "9f"}}}})}) ==
+        Lines{"evals.val.v2.data: error: rank 1 has 59 examples, rank 0 has 60 examples" + end});
+  CHECK(lines({summary(), summary({{"labels", {{"evals.val.v2", "9f"}}}}),
+               summary({{"content", {{"evals.val.v2", "9f"}}}})}) ==
+        Lines{"evals.val.v2.data: error: rank 2 has 60 examples with other content, rank 0 has 60 "
+              "examples" +
+                  end,
+              "evals.val.v2.data: error: rank 1 has 60 examples with other labels, class names or "
+              "order, rank 0 has 60 examples" +
+                  end});
+}
+
+}  // namespace bv::test
