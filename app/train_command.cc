@@ -6,6 +6,7 @@
 #include "app/time_limit.h"
 #include "app/version.h"
 #include "lib/ckpt/earlier_run.h"
+#include "lib/ckpt/shared_workdir.h"
 #include "lib/compare/run_status.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
@@ -48,8 +49,9 @@ c10::Device planned_device(const Arguments& arguments) {
 
 // Throws Error(Exit::usage) unless all ranks read the same config and data: they would otherwise
 // train different models together. Warns if their devices differ.
-void check_ranks(Group& group, const Recipe& recipe) {
+void check_ranks(Group& group, const Recipe& recipe, bool writes) {
   check_agreement(group, {{"version", BV_VERSION},
+                          {"--workdir", writes ? "a folder" : "none"},
                           {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
                           // `auto` may mean something else on another host.
                           {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
@@ -83,6 +85,18 @@ bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint
   return checkpoint && changes_end(changes_since(*checkpoint, recipe));
 }
 
+// Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so that it
+// must tell them.
+template <class Work>
+void tell_if_stopped(const Group& group, const Work& work) {
+  try {
+    work();
+  } catch (const Stopped& stopped) {
+    if (group.size() > 1) abort_group(stopped.code, kStoppedBySignal);
+    throw;
+  }
+}
+
 // Rank 0 claims the workdir. Returns on every rank whether the run there has already finished. Rank
 // 0 first reads the weights that the run starts from, which may take long.
 bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
@@ -92,12 +106,7 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
   if (group.rank() == 0) {
     trainer.load_start();
     // Between two generations of ranks, another command may hold the lock for a moment.
-    try {
-      workdir.claim(restarted ? kLockPatience : 0);
-    } catch (const Stopped& stopped) {
-      if (group.size() > 1) abort_group(stopped.code, kStoppedBySignal);  // the others wait for it
-      throw;
-    }
+    tell_if_stopped(group, [&] { workdir.claim(restarted ? kLockPatience : 0); });
     const std::optional<Workdir::Done> done = finished_at(workdir);
     const bool at_end = done && done->step >= recipe.length.total_steps;
     // A run that stopped early continues if the config now asks for that.
@@ -111,7 +120,9 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
                 early ? ": it " + done->early : "");
     }
   }
-  return group.all_max(std::array{finished}, "workdir").at(0) != 0;
+  if (group.all_max(std::array{finished}, "workdir").at(0) != 0) return true;
+  if (recipe.step->sharded()) tell_if_stopped(group, [&] { check_shared(group, workdir); });
+  return false;
 }
 
 void log_grad_accumulation(const Recipe& recipe) {
@@ -146,7 +157,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
     for (const std::string& line : warnings(config)) log::warn("{}", line);
     log_grad_accumulation(recipe);
   }
-  check_ranks(group, recipe);
+  check_ranks(group, recipe, writes);
   recipe.data->open_cache(group);
   TrainerOptions options = {arguments.argv,           BV_VERSION,
                             build_commit(),           arguments.cleanup,

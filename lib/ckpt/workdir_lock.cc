@@ -103,8 +103,6 @@ bool same_file(int fd, const std::string& path) {
          open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
 }
 
-double beat() { return lock_beat().value_or(WorkdirLock::kBeat); }
-
 // Throws a "workdir is in use" Error if another machine's note changes within three beats.
 void watch_other_machine(int fd, const std::string& dir, const std::string& lock,
                          const Note& before, const Note& own) {
@@ -114,12 +112,12 @@ void watch_other_machine(int fd, const std::string& dir, const std::string& lock
   struct stat info {};
   if (same_machine || ::fstat(fd, &info) != 0 || info.st_mtime < std::time(nullptr) - kLongAgo)
     return;
-  const double wait = WorkdirLock::kSilentBeats * beat();
+  const double wait = WorkdirLock::kSilentBeats * WorkdirLock::beat();
   log::info("{} was in use by {}: waiting {:.0f} s to see whether it still runs", dir,
             before.holder(), wait);
   const auto end = steady_clock::now() + std::chrono::duration<double>(wait);
   while (steady_clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(beat() / 10));
+    std::this_thread::sleep_for(std::chrono::duration<double>(WorkdirLock::beat() / 10));
     poll_signals();
     const Note now = read_note_again(lock);
     if (now.text != before.text && now.names_a_process()) refuse(dir, now);
@@ -234,6 +232,14 @@ void WorkdirLock::Held::write_next(int64_t counter) const {
 WorkdirLock::WorkdirLock(std::unique_ptr<Held> held) : held_(std::move(held)) {}
 WorkdirLock::WorkdirLock(WorkdirLock&&) noexcept = default;
 WorkdirLock::~WorkdirLock() = default;
+
+double WorkdirLock::beat() { return lock_beat().value_or(kBeat); }
+
+std::string WorkdirLock::holder(const std::string& lock) {
+  const Note note = read_note_again(lock);
+  return note.names_a_process() ? fmt::format("{} {} {}", note.process, note.host, note.machine)
+                                : "";
+}
 
 void WorkdirLock::stop_beat() { held_->end_thread(); }
 

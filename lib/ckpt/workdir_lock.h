@@ -29,6 +29,11 @@ class WorkdirLock {
   // Error(Exit::storage), and Stopped if a signal comes while it watches another machine.
   static std::optional<WorkdirLock> take(const std::string& dir, const std::string& lock,
                                          double patience);
+  // Returns which process holds the lock, as a text that names its machine too; "" if none does, or
+  // if there is no such file here. Does not take the lock.
+  static std::string holder(const std::string& lock);
+  // Returns the seconds between two lines: kBeat, unless the environment changes it.
+  static double beat();
   WorkdirLock(WorkdirLock&&) noexcept;
   ~WorkdirLock();  // removes the line and releases the lock
 

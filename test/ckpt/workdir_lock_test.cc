@@ -97,6 +97,25 @@ TEST_CASE("workdir: claim takes over a lock file with nonsense, and refuses what
         folder / ".lock: error: cannot open: Is a directory");
 }
 
+TEST_CASE("workdir: the holder of a lock is the same text for all who see the file") {
+  const Variable beat("BVTRAIN_LOCK_BEAT", "0.01");
+  const MemoryFolder folder;
+  const std::string lock = folder / ".lock";
+  CHECK(WorkdirLock::holder(lock).empty());
+  {
+    Workdir workdir(folder.path());
+    workdir.claim();
+    const std::string holder = WorkdirLock::holder(lock);
+    CHECK(holder == fmt::format("{} {} {}", ::getpid(), host_name(), boot_id()));
+    const std::string line = read_file(lock);
+    REQUIRE(wait_until([&] { return read_file(lock) != line; }));
+    CHECK(WorkdirLock::holder(lock) == holder);
+    std::ofstream(folder / "other") << "123 there other-boot 0000000001\n";
+    CHECK(WorkdirLock::holder(folder / "other") != holder);
+  }
+  CHECK(WorkdirLock::holder(lock).empty());
+}
+
 TEST_CASE("workdir: claim waits for the lock as long as it is told") {
   const TempFolder folder;
   auto first = std::make_unique<Workdir>(folder.path());

@@ -76,16 +76,17 @@ struct Hosts {
              {"MASTER_PORT", std::to_string(port)},
              {"BVTRAIN_LOCK_BEAT", "0.05"}}};
   }
-  // Runs both ranks, which must fail with the same error. Returns rank 0's text.
-  std::string refused(const std::vector<std::string>& flags = {}) const {
+  // Runs both ranks, which must fail with these lines.
+  void refused(const std::vector<std::string>& lines,
+               const std::vector<std::string>& flags = {}) const {
     const int port = free_port();
     Process first = start(0, port, flags), second = start(1, port, flags);
-    const Finished finished = first.wait(), other = second.wait();
-    INFO(finished.err << other.err);
-    CHECK(finished.code == 2);
-    CHECK(other.code == 2);
-    CHECK(contains(finished.err, other.err));
-    return finished.err;
+    for (Process* rank : {&first, &second}) {
+      const Finished finished = rank->wait();
+      INFO(finished.err);
+      CHECK(finished.code == 2);
+      for (const std::string& line : lines) CHECK(contains(finished.err, line + "\n"));
+    }
   }
 };
 
@@ -95,14 +96,22 @@ TEST_CASE("ranks whose data differ are refused at the start") {
   const Hosts hosts;
   hosts.write_images(1, "train.npz", 64, /*last=*/1);
   hosts.write_images(1, "test.npz", 29);
-  const std::string error = hosts.refused();
-  CHECK(contains(error,
-                 "evals.test.data: error: rank 1 has 29 examples, rank 0 has 30 examples; all "
-                 "ranks must read the same data\n"));
-  CHECK(contains(error,
-                 "input.data: error: rank 1 has 64 examples with other labels, class names or "
-                 "order, rank 0 has 64 examples; all ranks must read the same data\n"));
+  const std::string end = "; all ranks must read the same data";
+  hosts.refused(
+      {"evals.test.data: error: rank 1 has 29 examples, rank 0 has 30 examples" + end,
+       "input.data: error: rank 1 has 64 examples with other labels, class names or order, rank 0 "
+       "has 64 examples" +
+           end});
   CHECK_FALSE(exists(hosts.folder(0) + "/w"));
+}
+
+TEST_CASE("ranks that do not share the workdir are refused if the state is sharded") {
+  const Hosts hosts;
+  hosts.refused(
+      {"/host0/w/.lock: error: rank 1 does not see this file; with sharded state every rank saves "
+       "its part, so --workdir must be a folder that all ranks share"},
+      {"--set", "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0)']]"});
+  CHECK_FALSE(exists(hosts.folder(0) + "/w/metrics.jsonl"));
 }
 
 }  // namespace bv::test
