@@ -178,6 +178,14 @@ void assign_variable(CLI::Option& option, const std::string& variable) {
   }
 }
 
+// An empty value is usually an unset variable of a shell: `--workdir "$OUT"` would save nothing.
+// Without ops, --pp has a meaning.
+void require_value(const CLI::Option& option, const std::string& name) {
+  const std::vector<std::string>& values = option.results();
+  if (name != "--pp" && std::find(values.begin(), values.end(), "") != values.end())
+    throw Error(Exit::usage, name, "the value is empty (is a shell variable unset?)");
+}
+
 // Assigns the values of the options: first those from the environment, then those that were typed.
 // CLI11 has already assigned the typed ones, but also those of outer commands. Options before a
 // verb must be options of the verb, too.
@@ -205,6 +213,7 @@ void assign_values(const Commands& commands, const Variables& variables) {
       const bool repeatable = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
       if (!seen.insert(name).second && !repeatable)
         throw Error(Exit::usage, name, "is given twice");
+      require_value(*option, name);
       option->run_callback();
     }
   }
@@ -258,6 +267,11 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
   const bool trains = out.verb == Arguments::Verb::train;
   if (out.json && trains && out.list.empty() && options.dry->count() == 0)
     throw Error(Exit::usage, "--json", "needs --list or --dry-run here");
+  // Other empty variables count as unset.
+  if (out.trains() && out.workdir.empty() && std::getenv("BVTRAIN_WORKDIR") != nullptr) {
+    throw Error(Exit::usage, "$BVTRAIN_WORKDIR",
+                "is empty, so nothing would be saved; set it to a folder or unset it");
+  }
 }
 
 }  // namespace

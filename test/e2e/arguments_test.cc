@@ -91,6 +91,19 @@ TEST_CASE("a variable counts only in the commands that read it, and is named if 
             .starts_with("$BVTRAIN_MAX_RESTARTS=-1: error: "));
 }
 
+TEST_CASE("an empty value is refused, as of an unset shell variable") {
+  const std::string empty = ": error: the value is empty (is a shell variable unset?)\n";
+  const std::string config = source_file("configs/digits_cnn.yaml");
+  CHECK(refused({"--config", config, "--workdir", ""}) == "--workdir" + empty);
+  CHECK(refused({"--workdir", "", "eval", "--output", "o"}) == "--workdir" + empty);
+  CHECK(refused({"data", "check", "--config", config, "--output", ""}) == "--output" + empty);
+  CHECK(refused({"ckpt", "ls", ""}) == "workdir" + empty);
+  CHECK(refused({"--config", config}, {{"BVTRAIN_WORKDIR", ""}}) ==
+        "$BVTRAIN_WORKDIR: error: is empty, so nothing would be saved; set it to a folder or unset "
+        "it\n");
+  CHECK(run({"--version"}, {{"BVTRAIN_WORKDIR", ""}, {"BVTRAIN_NNODES", ""}}).code == 0);
+}
+
 TEST_CASE("flags that print different things are not mixed") {
   const std::string config = source_file("configs/digits_cnn.yaml");
   CHECK(refused({"--config", config, "--explain", "--dry-run"}) ==
