@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lib/device/dtype_name.h"
+#include "lib/input/class_map.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 
@@ -79,9 +80,9 @@ void copy_in(const std::vector<StatePart>& parts, const NamedTensors& from,
   for (const auto& [name, tensor] : pieced) note_unexpected(name);
   for (auto* names : {&missing, &unexpected, &different}) std::sort(names->begin(), names->end());
   std::vector<std::string> reasons;
-  if (!missing.empty()) reasons.push_back("missing " + join(missing, ", "));
-  if (!unexpected.empty()) reasons.push_back("unexpected " + join(unexpected, ", "));
-  if (!different.empty()) reasons.push_back("different " + join(different, ", "));
+  if (!missing.empty()) reasons.push_back("missing " + short_list(missing));
+  if (!unexpected.empty()) reasons.push_back("unexpected " + short_list(unexpected));
+  if (!different.empty()) reasons.push_back("different " + short_list(different));
   if (!reasons.empty()) {
     throw Error(Exit::usage, origin, "does not fit this config: " + join(reasons, "; "));
   }

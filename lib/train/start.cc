@@ -25,12 +25,24 @@ const std::string kEvals = "evals.";
 std::string check_checkpoint(const Recipe& shapes, const Restored& from) {
   StepConfig options = read_step(shapes.config, *shapes.model, shapes.length);
   TrainStep step(*shapes.model, *shapes.task, std::move(options), shapes.seed, shapes.precision);
-  step.load_state(from.tensors, from.folder);
+  load_run_state(step, from);
   check_step(from, shapes.length.total_steps);
   return fmt::format("{}: the checkpoint of step {} fits", from.folder, from.step);
 }
 
 }  // namespace
+
+void load_run_state(TrainStep& step, const Restored& from) {
+  try {
+    step.load_state(from.tensors, from.folder, from.pieced);
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage) throw;
+    throw Error(error.code(), error.where(),
+                fmt::format("{}; a run with this config can only start from the weights: "
+                            "'model_init: {}' in a new workdir",
+                            error.message(), from.folder));
+  }
+}
 
 void peek_start(const Config& config) {
   for (const char* key : {"resume", "model_init"}) {

@@ -63,6 +63,10 @@ void check_same_data(Group& group, const Recipe& recipe);
 void check_best(const Selection& selection, const Workdir& workdir);
 void check_best(const std::vector<BestSeries>& series, const Workdir& workdir);
 
+// Copies the state of the checkpoint that a run continues from. Throws Error(Exit::usage) if it
+// does not fit the run's config, and says what does.
+void load_run_state(TrainStep& step, const Restored& from);
+
 // Throws Error(Exit::usage) if the checkpoint is past the last step.
 void check_step(const Restored& from, int64_t total_steps);
 

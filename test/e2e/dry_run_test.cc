@@ -101,6 +101,8 @@ TEST_CASE("--dry-run refuses what the run would refuse at its start, with the sa
   const std::string other = refused({"--set", "resume=" + ckpt, "--set", "optax_name=sgd"});
   CHECK(other.starts_with(ckpt + ": error: does not fit this config: "));
   CHECK(other.find("unexpected opt/") != std::string::npos);
+  CHECK(other.ends_with("; a run with this config can only start from the weights: 'model_init: " +
+                        ckpt + "' in a new workdir\n"));
   CHECK(refused(
             {"--set", "resume=" + ckpt, "--set", "total_epochs=null", "--set", "total_steps=1"}) ==
         ckpt + ": error: this checkpoint is at step 2, after the 1 steps of this run\n");

@@ -119,6 +119,15 @@ TEST_CASE("everything that does not fit is named, and nothing is written") {
   CHECK(layout.params->data().equal(before));
 }
 
+TEST_CASE("a long list of what does not fit is cut") {
+  std::vector<std::pair<std::string, at::Tensor>> views;
+  for (int i = 0; i < 300; ++i) views.emplace_back(fmt::format("opt/mu/{:03}", i), at::zeros({1}));
+  CHECK_THROWS_WITH(copy_in(views, {}, {"opt/"}, "run/ckpt/step-10"),
+                    "run/ckpt/step-10: error: does not fit this config: missing opt/mu/000, "
+                    "opt/mu/001, opt/mu/002, opt/mu/003, opt/mu/004, opt/mu/005, opt/mu/006, "
+                    "opt/mu/007, ... (300 in all)");
+}
+
 TEST_CASE("parameters on the meta device have shapes only") {
   const MetaDevice meta;
   class MetaModel : public Model {

@@ -1,7 +1,11 @@
-// Ranks that read other data than rank 0.
+// The checks at the start of a run: ranks that read other data than rank 0, and a checkpoint that
+// does not fit.
 #include "lib/train/start.h"
 
 #include <catch2/catch.hpp>
+
+#include "test/support/error.h"
+#include "test/support/tiny_model.h"
 
 namespace bv::test {
 namespace {
@@ -58,6 +62,19 @@ TEST_CASE(
               "evals.val.v2.data: error: rank 1 has 60 examples with other labels, class names or "
               "order, rank 0 has 60 examples" +
                   end});
+}
+
+TEST_CASE("a checkpoint that does not fit the config says how to start from its weights") {
+  TinyRun before("{optax_name: scale_by_adam, lr: 0.01}"),
+      same("{optax_name: scale_by_adam, lr: 1}"),
+      other("{optax_name: scale_by_adam, lr: 0.01, ema: {decay: 0.5}}");
+  const Restored from = {5, "run/ckpt/step-5", before.step->state(), {}};
+  load_run_state(*same.step, from);
+  CHECK(same.step->state().at("params/head/bias").equal(from.tensors.at("params/head/bias")));
+  CHECK(error_of([&] { load_run_state(*other.step, from); }) ==
+        "run/ckpt/step-5: error: does not fit this config: missing ema/body/bias, ema/body/kernel, "
+        "ema/head/bias, ema/head/kernel, ema/mean; a run with this config can only start from the "
+        "weights: 'model_init: run/ckpt/step-5' in a new workdir");
 }
 
 }  // namespace bv::test

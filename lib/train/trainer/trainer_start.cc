@@ -198,7 +198,7 @@ void Trainer::broadcast_state() {
                               "see the same folder?)",
                               from.step, first_step_));
     }
-    step.load_state(from.tensors, from.folder, from.pieced);
+    load_run_state(step, from);
   }
 }
 
@@ -225,7 +225,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
         "of a run that was not interrupted",
         before, device);
   }
-  recipe_.step->load_state(from.tensors, from.folder, from.pieced);
+  load_run_state(*recipe_.step, from);
   start_folder_ = from.folder;
   first_step_ = step_ = from.step;
   start_ = why;
