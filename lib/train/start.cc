@@ -325,12 +325,13 @@ std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accep
     if (is_checkpoint(from.resume))
       return "resume " +
              check_checkpoint(shapes, Checkpointer::load(from.resume, {.resumes = true}));
-    load_weights(from.resume, *shapes.model, {});
+    require_finite(plan_weights(from.resume, *shapes.model, {}), from.resume);
     return fmt::format("resume {}: all arrays fit (parameters only)", from.resume);
   }
   if (from.model_init.empty()) return "from scratch";
-  load_weights(from.model_init, *shapes.model, from.dont_load.patterns,
-               from.dont_load.place.text());
+  require_finite(plan_weights(from.model_init, *shapes.model, from.dont_load.patterns,
+                              from.dont_load.place.text()),
+                 from.model_init);
   return fmt::format("model_init {}: all arrays fit{}", from.model_init,
                      from.dont_load.patterns.empty() ? "" : ", except those of dont_load");
 }

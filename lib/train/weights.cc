@@ -12,6 +12,7 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
+#include "lib/input/class_map.h"
 #include "lib/model/parameter_resizer.h"
 #include "lib/model/target_scale.h"
 #include "lib/model/transformer/position_embedding.h"
@@ -311,6 +312,17 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
   exceptions.warn_unused(place);
   for (const WeightCopy& copy : copies) log_resampling(copy, file.at(copy.name), grids, path);
   return copies;
+}
+
+void require_finite(const std::vector<WeightCopy>& weights, const std::string& path) {
+  std::vector<std::string> bad;
+  for (const WeightCopy& copy : weights) {
+    if (!copy.from.isfinite().all().item<bool>()) bad.push_back(fmt::format("'{}'", copy.name));
+  }
+  if (bad.empty()) return;
+  throw Error(Exit::usage, path,
+              fmt::format("{} {} values that are not finite", short_list(bad),
+                          bad.size() == 1 ? "has" : "have"));
 }
 
 void load_weights(const std::string& path, Model& model, const std::vector<std::string>& dont_load,

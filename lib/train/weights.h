@@ -43,6 +43,10 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
                                      const std::vector<std::string>& dont_load,
                                      const std::string& place = "");
 
+// Throws Error(Exit::usage) with the names of the arrays that have NaN or infinite values, with
+// which no run can train. `path` is where they come from.
+void require_finite(const std::vector<WeightCopy>& weights, const std::string& path);
+
 // Returns the names of the classes of the model whose weights are at `path`, a file or a
 // checkpoint; empty if they are not known. Throws Error(Exit::usage) if `path` cannot be read.
 std::vector<std::string> class_names_of(const std::string& path);

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -232,6 +233,23 @@ TEST_CASE("weights: other types are converted, integers and other shapes are ref
   load_weights(folder / "a.npz", *model, {});
   CHECK(weights_of(*model).at("head/kernel").equal(at::ones({32, 3})));
   CHECK(weights_of(*model).at("head/bias").equal(at::full({3}, 0.5F)));
+}
+
+TEST_CASE("weights: a run refuses values that are not finite, unless they are not loaded") {
+  const MemoryFolder folder;
+  const std::string path = folder / "m.npz";
+  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
+  NamedTensors file = weights_of(*model);
+  const auto refusal = [&](const std::vector<std::string>& dont_load = {}) {
+    write_npz(path, file);
+    return error_of([&] { require_finite(plan_weights(path, *model, dont_load), path); });
+  };
+  CHECK(refusal() == "");
+  file.at("head/kernel")[2][1] = std::nanf("");
+  CHECK(refusal() == path + ": error: 'head/kernel' has values that are not finite");
+  file.at("head/bias") = at::full({3}, INFINITY, at::kHalf);
+  CHECK(refusal() == path + ": error: 'head/bias', 'head/kernel' have values that are not finite");
+  CHECK(refusal({"head/.*"}) == "");
 }
 
 TEST_CASE("weights: every name and shape that does not fit is in one line") {

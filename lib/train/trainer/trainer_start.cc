@@ -70,7 +70,9 @@ void Trainer::load_start() {
   if (!from.resume.empty() && is_checkpoint(from.resume)) {
     load_checkpoint(Checkpointer::load(from.resume, read_options()), "resume");
   } else if (!from.resume.empty()) {
-    copy_weights(plan_weights(from.resume, *recipe_.model, {}));
+    std::vector<WeightCopy> weights = plan_weights(from.resume, *recipe_.model, {});
+    require_finite(weights, from.resume);
+    copy_weights(std::move(weights));
     log::warn(
         "resume: {} holds parameters only; the optimizer's state, the step and the clock start "
         "from zero",
@@ -79,6 +81,7 @@ void Trainer::load_start() {
   } else if (!from.model_init.empty()) {
     std::vector<WeightCopy> weights = plan_weights(
         from.model_init, *recipe_.model, from.dont_load.patterns, from.dont_load.place.text());
+    require_finite(weights, from.model_init);
     warn_of_other_classes(weights);
     copy_weights(std::move(weights));
     start_ = "model_init";
