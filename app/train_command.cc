@@ -166,14 +166,13 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   while (true) {
     trainer.emplace(recipe, writes ? &workdir : nullptr, options, group);
     try {
-      const bool first = !options.rolled_back;
+      const bool first = !options.before;
       if (first && writes && claim(workdir, *trainer, checkpoint, recipe, group, restarted))
         return Exit::ok;
       if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
       return trainer->run();
     } catch (const RolledBack&) {
-      options.rolled_back = true;
-      options.began = monotonic_seconds();
+      options.before = trainer->process();
     } catch (const Stopped&) {
       throw;
     } catch (...) {

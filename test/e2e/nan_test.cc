@@ -152,6 +152,12 @@ TEST_CASE(
     CHECK(std::stod(rows.back().at("epoch")) == Approx(14 * 64 / 640.0));
     for (const TextRow& row : rows)
       CHECK((!row.contains("training_loss") || std::isfinite(std::stod(row.at("training_loss")))));
+    // The return is no start of its own.
+    const auto result = nlohmann::json::parse(read_text(whole.workdir + "/result.json"));
+    CHECK(result.at("first_step") == 0);
+    CHECK(result.at("total_wall_seconds") == result.at("wall_seconds"));
+    CHECK(result.at("total_training_seconds") == result.at("training_seconds"));
+    CHECK_FALSE(contains(finished.err, "since the restart"));
 
     // Killed right after the return to step `to`, before a checkpoint records it.
     const PoisonedRun killed;

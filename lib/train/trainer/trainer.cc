@@ -44,7 +44,7 @@ Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group
 Trainer::~Trainer() = default;
 
 double Trainer::clock_start() const {
-  return options_.rolled_back ? options_.began : program_start();
+  return options_.before ? options_.before->rolled_back : program_start();
 }
 
 Exit Trainer::run() {

@@ -36,16 +36,23 @@
 
 namespace bv {
 
+// What one process has done in all its trainers: with `nan: rollback` it may have several.
+struct ProcessSoFar {
+  double rolled_back = 0;  // when it last returned to a checkpoint (monotonic_seconds())
+  int64_t first_step = 0;  // from which the process continued
+  double program_time = 0, train_time = 0;  // that the checkpoint of that step had accumulated
+  double training_seconds = 0;              // of the process, also for steps that were undone
+  int64_t failed_saves = 0, left_out_saves = 0;
+};
+
 struct TrainerOptions {
   std::vector<std::string> argv;  // for run.json
   std::string tool_version, commit;
   bool cleanup = false;         // remove the workdir after the last step
   bool accept_changes = false;  // continue a checkpoint although the config has changed
   bool synthetic = false;       // all data are generated
-  // This trainer goes on in a process in which another one has returned to a checkpoint, and the
-  // time when it did (monotonic_seconds()).
-  bool rolled_back = false;
-  double began = 0;
+  // Set if other trainers of this process have returned to a checkpoint.
+  std::optional<ProcessSoFar> before = {};
 };
 
 // Thrown by Trainer::run() with `nan: rollback` after a step whose values are not finite, on all
@@ -76,6 +83,8 @@ class Trainer {
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
   // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
   Exit run();
+  // What this process has done, for the trainer that goes on after RolledBack.
+  ProcessSoFar process() const;
   // Writes the rows that are still in memory to their files, in a separate thread, and waits at
   // most two seconds for it. Call it only right before _exit(), because the thread uses this object
   // and may still run afterwards.
@@ -188,7 +197,7 @@ class Trainer {
   void report_end(const std::string& how);
   void say_end(const RunResult& result) const;
   RunResult result(Exit code, const std::string& reason) const;
-  void add_times(RunResult& result) const;
+  void add_process(RunResult& result) const;
 
   Recipe& recipe_;
   Workdir* workdir_;  // null: nothing is written

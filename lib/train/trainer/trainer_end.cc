@@ -207,11 +207,10 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   RunResult result;
   result.code = code;
   result.reason = reason;
-  result.first_step = first_step_;
   result.step = done_step_;
   result.total_steps = total_steps_;
   if (metrics_) result.metrics = &metrics_->summary();
-  add_times(result);
+  add_process(result);
   result.config_hash = config_hash(recipe_.config.json());
   result.seed = recipe_.seed;
   result.precision = recipe_.precision_choice.name();
@@ -220,10 +219,6 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   result.device = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   result.processes = group_.size();
   result.version = options_.tool_version;
-  if (checkpointer_) {
-    result.failed_saves = checkpointer_->failed_saves();
-    result.left_out_saves = checkpointer_->left_out_saves();
-  }
   if (!workdir_) return result;
   result.workdir = absolute(workdir_->dir());
   const bool goes = options_.cleanup && code == Exit::ok;  // the workdir is about to be removed
@@ -239,16 +234,34 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   return result;
 }
 
-void Trainer::add_times(RunResult& result) const {
+ProcessSoFar Trainer::process() const {
+  ProcessSoFar all = options_.before.value_or(ProcessSoFar{
+      .first_step = first_step_,
+      .program_time = chrono_state_.accum_program_time,
+      .train_time = chrono_state_.accum_train_time,
+  });
+  all.rolled_back = monotonic_seconds();
+  all.training_seconds += pace_.training_seconds();
+  if (!checkpointer_) return all;
+  all.failed_saves += checkpointer_->failed_saves();
+  all.left_out_saves += checkpointer_->left_out_saves();
+  return all;
+}
+
+// Adds what concerns the whole process, also the steps before a return to a checkpoint.
+void Trainer::add_process(RunResult& result) const {
+  const ProcessSoFar all = process();
   const std::time_t now = std::time(nullptr);
-  const double end = monotonic_seconds();
-  result.wall_seconds = end - program_start();
+  result.wall_seconds = monotonic_seconds() - program_start();
   result.started = utc_text(now - std::llround(result.wall_seconds));
   result.ended = utc_text(now);
-  result.training_seconds = pace_.training_seconds();
-  result.total_wall_seconds = chrono_state_.accum_program_time + (end - clock_start());
-  result.total_training_seconds = chrono_state_.accum_train_time + result.training_seconds;
+  result.training_seconds = all.training_seconds;
+  result.total_wall_seconds = all.program_time + result.wall_seconds;
+  result.total_training_seconds = all.train_time + result.training_seconds;
   result.images_per_second = pace_.mean_images_per_second();
+  result.first_step = all.first_step;
+  result.failed_saves = all.failed_saves;
+  result.left_out_saves = all.left_out_saves;
 }
 
 void Trainer::flush_rows() {

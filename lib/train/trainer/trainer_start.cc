@@ -335,7 +335,7 @@ void Trainer::write_run_json(const std::string& start) {
       {"first_started", earlier_.first_started.empty() ? now : earlier_.first_started},
       {"start", start},
       {"first_step", first_step_},
-      {"restarts", std::max<int64_t>(earlier_.count - (options_.rolled_back ? 1 : 0), 0)},
+      {"restarts", std::max<int64_t>(earlier_.count - (options_.before ? 1 : 0), 0)},
       {"compute_threads", recipe_.compute_threads},
       {"precision", recipe_.precision_choice.name()},
       {"precision_config", recipe_.precision_choice.config()},
