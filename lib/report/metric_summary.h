@@ -13,8 +13,8 @@
 
 namespace bv {
 
-// The metric prefixes of evaluators that a restart changed, each with the step of the restart.
-// Values up to that step cannot be compared with later ones.
+// The metric prefixes of evaluators that a restart changed or added, each with the step of the
+// restart. Values up to that step cannot be compared with later ones.
 using MeasuredAnew = std::map<std::string, int64_t>;
 
 // Returns that step for a metric; -1 if no restart changed what it measures.

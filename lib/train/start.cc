@@ -238,7 +238,9 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
     const Config& with = added ? recipe.config : before;
     const Config without = (added ? before : recipe.config).section("evals");
     for (const std::string& name : with.section("evals").keys()) {
-      if (!without.has(name)) harmless.emplace_back(Pattern::quoted(kEvals + name) + "\\..*");
+      if (without.has(name)) continue;
+      harmless.emplace_back(Pattern::quoted(kEvals + name) + "\\..*");
+      if (added && with.section("evals").has(name)) changes.added.insert(name);
     }
   }
   std::vector<ConfigChange> all = config_changes(before, recipe.config);
@@ -277,7 +279,7 @@ std::vector<std::string> ConfigChanges::lines() const {
 }
 
 std::vector<std::string> ConfigChanges::changed_evaluators(const Recipe& recipe) const {
-  std::set<std::string> names;
+  std::set<std::string> names = added;
   for (const ConfigChange& change : changing) {
     const std::string name = evaluator_of(change.key, recipe);
     if (!name.empty()) names.insert(name);

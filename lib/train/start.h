@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,14 @@ std::string run_config(const Restored& checkpoint);
 // How the config of a run differs from that of the checkpoint that it continues.
 struct ConfigChanges {
   std::vector<ConfigChange> harmless, changing;  // `changing` keys change the training
+  std::set<std::string> added;                   // evaluators that the checkpoint's config lacks
 
   bool none() const { return harmless.empty() && changing.empty(); }
   // Returns one line for each change: "lr: 0.001 -> 0.01".
   std::vector<std::string> lines() const;
   void report() const;  // logs them
-  // Returns the evaluators that measure something else now, such as other data.
+  // Returns the evaluators that measure something else now, such as other data, and those that were
+  // added: before, their names or their metrics may have been those of another evaluator.
   std::vector<std::string> changed_evaluators(const Recipe& recipe) const;
   // Throws Error(Exit::usage) if a change affects the training, unless `accept`. `finished`: the
   // run has nothing left to do.

@@ -17,7 +17,8 @@
 
 namespace bv {
 
-// Returns the last step at which a restart changed what the metric measures; -1 if there is none.
+// Returns the last step at which a restart changed or added an evaluator of the metric; -1 if there
+// is none.
 // Values up to that step cannot be compared with later ones.
 int64_t Trainer::measured_anew(const WatchedMetric& watched) const {
   int64_t step = -1;
@@ -63,8 +64,9 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   if (of_the_future || (found && found->step <= measured_anew(watched))) {
     const std::string aside = put_best_aside(folder, found->step);
     log::warn("{} is of step {}, but {}; it is {} now", folder, found->step,
-              of_the_future ? fmt::format("the run continues from step {}", first_step_)
-                            : fmt::format("{} has measured something else since", watched.metric),
+              of_the_future
+                  ? fmt::format("the run continues from step {}", first_step_)
+                  : fmt::format("the evaluator of {} was changed or added later", watched.metric),
               aside);
     found.reset();
   }
