@@ -45,6 +45,7 @@ constexpr Member kMembers[] = {
     {"/class_names", JsonKind::texts},
     {"/image", JsonKind::list},
     {"/image_values", JsonKind::list},
+    {"/last_row", JsonKind::count},
     {"/row", JsonKind::list, true},
     {"/due_evals", JsonKind::texts},
     {"/best", JsonKind::object},

@@ -64,6 +64,8 @@ class MetricWriter {
   // was begun or if its step is not greater than that of the last row.
   void end_row();
 
+  // Returns the step of the last row, also of those in metrics_file; -1 if there is none.
+  int64_t last_row() const { return last_step_; }
   // Whether metrics_file already had a row for `step` when it was opened.
   bool had_row(int64_t step) const;
   // Replaces the details of that evaluator in the report and has the report rewritten.

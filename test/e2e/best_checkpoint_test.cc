@@ -187,6 +187,10 @@ TEST_CASE("a best checkpoint outlives what was deleted around it") {
       f.train({"--accept-changes", "--set", "total_steps=22", "--set", "lr=1.0"});
   INFO(rowless.err);
   CHECK(rowless.code == 0);
+  CHECK(contains(rowless.err, f.workdir + "/metrics.jsonl: rows up to step 18 are missing, which "
+                                          "the run wrote before the checkpoint of step 20; it "
+                                          "continues without them, and `best` without their "
+                                          "values; to keep them, stop it and put the file back\n"));
   CHECK(
       contains(rowless.err, "which has no row in metrics.jsonl; it stays until a later step is "));
   CHECK(best_of(f.best()).at("step") == step);

@@ -169,7 +169,9 @@ TEST_CASE("a restart drops later rows and a torn line, keeps the bytes of the re
   CHECK(writer.had_row(10));
   CHECK_FALSE(writer.had_row(5));
   CHECK_FALSE(writer.had_row(11));
+  CHECK(writer.last_row() == 10);
   add_row(writer, 11, 3);
+  CHECK(writer.last_row() == 11);
   writer.flush();
   CHECK(read_file(scratch / "metrics.jsonl") == kept + "{\"step\": 11, \"training_loss\": 3}\n");
 }
@@ -258,6 +260,7 @@ TEST_CASE("every row is in the TensorBoard file too") {
 
 TEST_CASE("without a metrics file nothing is written, rows are still checked") {
   MetricWriter writer(MetricWriter::Options{});
+  CHECK(writer.last_row() == -1);
   add_row(writer, 1, 1);
   CHECK_THROWS_AS(add_row(writer, 1, 1), Error);
   CHECK_FALSE(writer.had_row(1));

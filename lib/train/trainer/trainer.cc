@@ -131,6 +131,7 @@ void Trainer::open_metrics() {
     if (resumed_here_) options.measured_anew = changed_metrics(config_changes_, recipe_.config);
   }
   metrics_ = std::make_unique<MetricWriter>(std::move(options));
+  if (resumed_here_ && is_rank0()) warn_of_lost_rows();
 }
 
 // The rules for when to log, and when to save or keep a checkpoint. plan_step() applies them.

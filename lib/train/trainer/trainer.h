@@ -138,6 +138,7 @@ class Trainer {
   double clock_start() const;
   Facts facts() const;
   void open_metrics();
+  void warn_of_lost_rows() const;
   void open_skipped();
   void set_due_rules();
 
@@ -220,6 +221,7 @@ class Trainer {
   EarlierStarts earlier_;  // of the run in the workdir (rank 0 only)
   // The changes at all restarts, as run.json holds them (rank 0 only).
   nlohmann::json config_changes_ = nlohmann::json::array();
+  int64_t last_row_ = -1;  // of the rows before that checkpoint (rank 0 only); -1: not known
   // The row of the checkpoint's step: what had been measured before the save (rank 0 only), and the
   // evaluators that were still to run. Older checkpoints do not name the evaluators.
   Row interrupted_row_;

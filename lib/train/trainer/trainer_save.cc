@@ -84,6 +84,8 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
         {"accum_device_time", chrono.accum_device_time},
         {"accum_examples_seen", chrono.accum_examples_seen}}},
   };
+  // The row of this step has not ended, unless a signal ends the run after it.
+  if (metrics_->last_row() >= 0) meta["last_row"] = metrics_->last_row();
   if (const auto& values = recipe_.image_values)
     meta["image_values"] = {values->least, values->greatest};
   return meta;

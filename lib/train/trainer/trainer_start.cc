@@ -255,7 +255,10 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
     interrupted_row_.emplace_back(
         entry.at(0), value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>());
   }
-  if (why == "workdir") skipped_steps_ = from.meta.value("skipped_steps", int64_t{0});
+  if (why == "workdir") {
+    skipped_steps_ = from.meta.value("skipped_steps", int64_t{0});
+    last_row_ = from.meta.value("last_row", int64_t{-1});  // not in older checkpoints
+  }
   if (from.meta.contains("due_evals"))  // not in older checkpoints
     interrupted_evals_ = from.meta.at("due_evals").get<std::set<std::string>>();
   adopt_threads(from.meta.at("compute_threads"), ranks);
@@ -304,6 +307,19 @@ void Trainer::keep_old_config() const {
   if (!resumed_here_ || changes_.none() || file_exists(old) || !file_exists(workdir_->config()))
     return;
   write_file_atomically(old, read_file(workdir_->config()));
+}
+
+// The rows before a checkpoint were on disk before it counted.
+void Trainer::warn_of_lost_rows() const {
+  if (last_row_ < 0 || metrics_->had_row(last_row_)) return;
+  std::vector<std::string> keys;
+  if (!recipe_.selection.best.empty()) keys.emplace_back("`best`");
+  if (recipe_.selection.early_stop) keys.emplace_back("`early_stop`");
+  log::warn(
+      "{}: rows up to step {} are missing, which the run wrote before the checkpoint of step {}; "
+      "it continues without them{}; to keep them, stop it and put the file back",
+      workdir_->metrics(), last_row_, first_step_,
+      keys.empty() ? "" : fmt::format(", and {} without their values", join(keys, " and ")));
 }
 
 // All ranks restore the skipped examples from the workdir's checkpoint.
