@@ -30,6 +30,12 @@ void link_or_copy(const std::string& from, const std::string& to) {
   fsync_path(to);
 }
 
+std::string aside_name(const std::string& best, int64_t step) {
+  const fs::path path(best);
+  return fmt::format("{}/old-{}-step-{}", path.parent_path().string(), path.filename().string(),
+                     step);
+}
+
 }  // namespace
 
 void write_best(const std::string& best, const std::string& checkpoint, const BestPoint& point) {
@@ -71,11 +77,16 @@ void hold_checkpoint(const std::string& to, const std::string& checkpoint) {
 }
 
 std::string put_best_aside(const std::string& best, int64_t step) {
-  const fs::path path(best);
-  const std::string aside =
-      fmt::format("{}/old-{}-step-{}", path.parent_path().string(), path.filename().string(), step);
+  const std::string aside = aside_name(best, step);
   move_folder(best, aside, aside + ".old");
   return aside;
+}
+
+bool take_best_back(const std::string& best, const BestPoint& point) {
+  const std::string aside = aside_name(best, point.step);
+  if (file_exists(best) || read_best(aside) != point) return false;
+  rename_durably(aside, best);
+  return true;
 }
 
 std::optional<BestPoint> read_best(const std::string& best) {

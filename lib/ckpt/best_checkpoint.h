@@ -33,6 +33,10 @@ void hold_checkpoint(const std::string& to, const std::string& checkpoint);
 // Error(Exit::storage).
 std::string put_best_aside(const std::string& best, int64_t step);
 
+// Undoes put_best_aside() if the checkpoint there is the one of `point` and there is no other
+// `best`. Returns whether it has done so. Throws Error(Exit::storage).
+bool take_best_back(const std::string& best, const BestPoint& point);
+
 // Returns the content of the manifest at `best`; nullopt if there is none or it cannot be used.
 std::optional<BestPoint> read_best(const std::string& best);
 

@@ -35,6 +35,7 @@ constexpr Member kMembers[] = {
     {"/examples_left_out", JsonKind::count},
     {"/skipped_steps", JsonKind::count},
     {"/rollbacks", JsonKind::count},
+    {"/config_changes", JsonKind::count},
     {"/data", JsonKind::object},
     {"/data/input", JsonKind::text},
     {"/data/examples", JsonKind::count},

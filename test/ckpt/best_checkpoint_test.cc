@@ -74,6 +74,26 @@ TEST_CASE("the best checkpoint stays when its step is deleted, and a better one 
   CHECK(Checkpointer::load(folder.path()).step == 3);
 }
 
+TEST_CASE("a best checkpoint that was put aside is taken back if it is the one") {
+  const TempFolder folder;
+  const Workdir workdir(folder.path());
+  const std::string best = workdir.ckpt().best("loss");
+  const BestPoint point{"val/loss", false, 1, 0.5};
+  Checkpointer checkpointer(workdir);
+  checkpointer.save(state_of(1), false);
+  checkpointer.mark_best("loss", point);
+  checkpointer.wait();
+  CHECK_FALSE(take_best_back(best, point));  // it is there
+  const std::string aside = put_best_aside(best, 1);
+  CHECK(aside == workdir.ckpt().path() + "/old-best-loss-step-1");
+  CHECK_FALSE(take_best_back(best, {"val/loss", false, 1, 0.4}));
+  CHECK_FALSE(take_best_back(best, {"val/loss", false, 2, 0.5}));
+  CHECK(take_best_back(best, point));
+  CHECK_FALSE(exists(aside));
+  CHECK(read_best(best) == point);
+  CHECK(Checkpointer::load(best).step == 1);
+}
+
 TEST_CASE("a best checkpoint that is not there is named") {
   const TempFolder folder;
   const Workdir workdir(folder.path());

@@ -350,6 +350,7 @@ TEST_CASE("a run that goes back before its best step puts ckpt/best aside") {
 TEST_CASE("a run that stops early when it is started again has ended") {
   const BestRun f;
   REQUIRE(f.train_with({"lr=0.0"}).code == 0);
+  const std::string config = read_text(f.workdir + "/config.yaml");
   const std::vector<std::string> more = {"--accept-changes",
                                          "--set",
                                          "lr=0.0",
@@ -366,6 +367,49 @@ TEST_CASE("a run that stops early when it is started again has ended") {
   CHECK(again.code == 0);
   CHECK(contains(again.err, " finished already, at step 20: it stopped early: "));
   CHECK(read_text(f.workdir + "/run.json") == done);
+  // Nothing was trained with the changes, so no file lists them.
+  CHECK(nlohmann::json::parse(done).at("config_changes").empty());
+  CHECK(read_text(f.workdir + "/config.yaml") == config);
+  CHECK_FALSE(exists(f.workdir + "/config-until-step-20.yaml"));
+  CHECK_FALSE(contains(read_text(f.workdir + "/report.html"), "from step 20: "));
+}
+
+TEST_CASE("a change of the config with which no checkpoint was saved leaves no trace") {
+  const std::string yaml = best_config() + "keep_ckpt_steps: 5\n";
+  const std::vector<std::string> values = {"ckpt_steps=null", "evals.test.log_steps=5"};
+  const BestRun whole(yaml), f(yaml);
+  REQUIRE(whole.train_with(values).code == 0);
+  // Dies in the evaluator of step 10, after the checkpoint of that step: the third one.
+  CHECK(f.train_with(values, {{"BVTRAIN_SLEEP_AT", "eval.rank0:3:20"},
+                              {"BVTRAIN_CRASH_AT", "ckpt.last_replaced:3"}})
+            .code == 137);
+  REQUIRE(manifest_of(f.step(10)).at("meta").at("due_evals").size() == 1);
+  const auto changes = [&] {
+    return nlohmann::json::parse(read_text(f.workdir + "/run.json")).at("config_changes");
+  };
+  const std::string old = f.workdir + "/config-until-step-10.yaml";
+  const std::string config = read_text(f.workdir + "/config.yaml");
+  std::vector<std::string> other = {"--accept-changes", "--set", "evals.test.data.split=train"};
+  for (const std::string& value : values) other.insert(other.end(), {"--set", value});
+  for (int time = 0; time < 2; ++time) {  // dies before its first checkpoint is committed
+    const Finished killed = f.train(other, {{"BVTRAIN_CRASH_AT", "ckpt.shard_written:1"}});
+    INFO(killed.err);
+    CHECK(killed.code == 137);
+    CHECK(changes().size() == 1);
+    CHECK(changes()[0].at("evaluators") == std::vector<std::string>{"test"});
+    CHECK(read_text(old) == config);
+    CHECK_FALSE(exists(f.best()));
+  }
+  const Finished back = f.train_with(values);
+  INFO(back.err);
+  REQUIRE(back.code == 0);
+  CHECK(contains(back.err, f.best() + " is that of step 5 again: "));
+  CHECK(changes().empty());
+  CHECK_FALSE(exists(old));
+  CHECK(read_text(f.workdir + "/config.yaml") == config);
+  CHECK(repeatable_rows(f.workdir) == repeatable_rows(whole.workdir));
+  CHECK(check_best(f.workdir) == check_best(whole.workdir));
+  CHECK(shard(f.best()) == shard(whole.best()));
 }
 
 }  // namespace bv::test

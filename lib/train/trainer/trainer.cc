@@ -78,6 +78,7 @@ Exit Trainer::run() {
   if (workdir_ && is_rank0()) {
     workdir_->remove_end();
     checkpointer_->start();  // makes ckpt/ before the first row: see require_checkpoints()
+    undo_dropped_changes();
     write_run_json(start_);
     keep_old_config();
     write_file_atomically(workdir_->config(), resolved_yaml(recipe_.config));
@@ -131,7 +132,9 @@ void Trainer::open_metrics() {
     if (resumed_here_) options.measured_anew = changed_metrics(config_changes_, recipe_.config);
   }
   metrics_ = std::make_unique<MetricWriter>(std::move(options));
-  if (resumed_here_ && is_rank0()) warn_of_lost_rows();
+  if (!resumed_here_ || !is_rank0()) return;
+  note_changes();
+  warn_of_lost_rows();
 }
 
 // The rules for when to log, and when to save or keep a checkpoint. plan_step() applies them.

@@ -8,10 +8,10 @@
 // Each step then updates the weights, measures, saves a checkpoint, runs the evaluators that are
 // due and ends its row of metrics. The order is that of big_vision's train.py.
 //
-// trainer_start.cc restores the state, trainer.cc holds the loop, trainer_save.cc saves
-// checkpoints, trainer_selection.cc finds the best step, trainer_rollback.cc returns to a
-// checkpoint, trainer_post_mortem.cc keeps what is known of a bad step, trainer_end.cc stops the
-// run and lists what it has left out.
+// trainer_start.cc restores the state, trainer_changes.cc keeps the history of the config,
+// trainer.cc holds the loop, trainer_save.cc saves checkpoints, trainer_selection.cc finds the best
+// step, trainer_rollback.cc returns to a checkpoint, trainer_post_mortem.cc keeps what is known of
+// a bad step, trainer_end.cc stops the run and lists what it has left out.
 #pragma once
 
 #include <array>
@@ -132,7 +132,6 @@ class Trainer {
   void broadcast_state();
   void broadcast_sharded_weights();
   void log_parameters() const;
-  void keep_old_config() const;
   void write_run_json(const std::string& start);
   // When the clock of this trainer began: with the program, or with the return to a checkpoint.
   double clock_start() const;
@@ -141,6 +140,14 @@ class Trainer {
   void warn_of_lost_rows() const;
   void open_skipped();
   void set_due_rules();
+
+  // The config's changes (trainer_changes.cc).
+  void take_changes(const Restored& from);
+  void undo_dropped_changes() const;
+  void restore_config(int64_t step) const;
+  void keep_old_config() const;
+  void forget_unused_changes();
+  void note_changes();
 
   // The loop (trainer.cc).
   void initial_row();
@@ -219,8 +226,10 @@ class Trainer {
   int64_t left_out_ = 0;   // how many of these examples were left out and never seen
   ConfigChanges changes_;  // since that checkpoint (rank 0 only)
   EarlierStarts earlier_;  // of the run in the workdir (rank 0 only)
-  // The changes at all restarts, as run.json holds them (rank 0 only).
+  // The changes at all restarts, as run.json holds them; and those that it held but that do not
+  // apply to the checkpoint, the last one first (rank 0 only).
   nlohmann::json config_changes_ = nlohmann::json::array();
+  nlohmann::json dropped_changes_ = nlohmann::json::array();
   int64_t last_row_ = -1;  // of the rows before that checkpoint (rank 0 only); -1: not known
   // The row of the checkpoint's step: what had been measured before the save (rank 0 only), and the
   // evaluators that were still to run. Older checkpoints do not name the evaluators.

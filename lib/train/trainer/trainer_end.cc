@@ -158,6 +158,7 @@ void Trainer::finish() {
   log::write_detail("NOTE: Done!\n" + chrono_.note());
   log_skipped();
   skipped_.sync();
+  if (is_rank0()) forget_unused_changes();
   report_end(stopped_early_.empty() ? "all steps done" : stopped_early_);
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();

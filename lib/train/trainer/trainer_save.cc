@@ -75,6 +75,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
       {"skipped_steps", skipped_steps_},
       {"rollbacks", earlier_.rollbacks.size()},
+      {"config_changes", config_changes_.size()},
       {"row", row},
       {"due_evals", due_evals_},
       {"chrono",

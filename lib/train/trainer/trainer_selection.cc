@@ -80,10 +80,15 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
     return;
   }
   if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
+  const BestPoint point{watched.metric, watched.higher_is_better, rows->step, rows->value};
+  if (!dropped_changes_.empty() && take_best_back(folder, point)) {
+    log::info("{} is that of step {} again: the change of its evaluator was dropped", folder,
+              rows->step);
+    return;
+  }
   try {
     verify_checkpoint(ckpt.step(rows->step));
-    checkpointer_->mark_best(series.name,
-                             {watched.metric, watched.higher_is_better, rows->step, rows->value});
+    checkpointer_->mark_best(series.name, point);
   } catch (const Error& error) {
     log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
               rows->step, watched.metric, rows->value, folder,

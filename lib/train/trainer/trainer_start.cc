@@ -51,6 +51,7 @@ void Trainer::restore() {
     if (auto found = Checkpointer::latest(*workdir_, read_options())) {
       earlier_ = read_earlier_starts(workdir_->run_json());
       load_checkpoint(*found, "workdir");
+      take_changes(*found);
       resumed_here_ = true;
       saved_step_ = first_step_;
       return;
@@ -294,21 +295,6 @@ void Trainer::adopt_threads(int threads, int ranks) {
   recipe_.compute_threads = threads;
 }
 
-void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool finished) {
-  if (!checkpoint || !workdir_) return;
-  changes_ = changes_since(*checkpoint, recipe_);
-  changes_.report();
-  changes_.require(options_.accept_changes, workdir_->dir(), finished);
-}
-
-// Keeps the config of the finished steps, if this run continues with another one.
-void Trainer::keep_old_config() const {
-  const std::string old = workdir_->config_until(first_step_);
-  if (!resumed_here_ || changes_.none() || file_exists(old) || !file_exists(workdir_->config()))
-    return;
-  write_file_atomically(old, read_file(workdir_->config()));
-}
-
 // The rows before a checkpoint were on disk before it counted.
 void Trainer::warn_of_lost_rows() const {
   if (last_row_ < 0 || metrics_->had_row(last_row_)) return;
@@ -373,14 +359,6 @@ Facts Trainer::facts() const {
     device += fmt::format(", compute_threads: {}", recipe_.compute_threads);
   set_fact(facts, "Device", device);
   set_fact(facts, "Precision", recipe_.precision_choice.text());
-  std::string changes;
-  for (const auto& restart : run.at("config_changes")) {
-    for (const auto& line : restart.at("changes")) {
-      changes += fmt::format("{}from step {}: {}", changes.empty() ? "" : "\n",
-                             restart.at("step").get<int64_t>(), line.get<std::string>());
-    }
-  }
-  set_fact(facts, "Changed config", changes);
   set_fact(facts, "Libraries", "LibTorch " TORCH_VERSION);
   const std::vector<std::string> classes = recipe_.data->class_names();
   std::string data =
