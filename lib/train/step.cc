@@ -26,11 +26,12 @@ ShardingPlan sharding_plan(const StepConfig& config, const Model& model, const G
   return {group.rank(), group.size(), config.levels, model.units(), config.bucket_bytes, device};
 }
 
-// Moves the buffers to the parameters' device.
+// Moves the buffers to the parameters' device. Those on the meta device (a dry run) have no values
+// to move.
 Module::Named buffers_on(const Model& model, c10::Device device) {
   Module::Named all = named_buffers(model);
   for (auto& [name, buffer] : all) {
-    if (buffer.device() != device) buffer.set_data(buffer.to(device));
+    if (buffer.device() != device && !buffer.is_meta()) buffer.set_data(buffer.to(device));
   }
   return all;
 }

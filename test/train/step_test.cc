@@ -76,6 +76,30 @@ TEST_CASE("a state of another optimizer is refused, with the names") {
                         Catch::Contains("unexpected ema/body/bias, opt/mu/body/bias"));
 }
 
+// resnet_cifar has the buffers of its batch norms; with `ema` there are averages of them.
+TEST_CASE("a step on the meta device checks whether a state fits, also its buffers") {
+  const auto task = softmax_task();
+  const auto step_of = [&](Model& model) {
+    const Config config =
+        parse_config("{optax_name: scale_by_adam, lr: 0.01, ema: {decay: 0.9}}", "t.yaml");
+    const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = 20};
+    return std::make_unique<TrainStep>(model, *task, read_step(config, model, length), 3,
+                                       Precision::float32);
+  };
+  const auto model_of = [](const std::string& keys) {
+    return Model::Registry::make("resnet_cifar", parse_config(keys, "m"), Place(),
+                                 ModelEnv{5, 8, 8, 3});
+  };
+  const auto model = model_of("{norm: batch, width: 8}");
+  init_parameters(*model, 1, std::nullopt);
+  const NamedTensors saved = step_of(*model)->state();
+  const MetaDevice meta;
+  const auto shapes = model_of("{norm: batch, width: 8}"), wide = model_of("{width: 16}");
+  step_of(*shapes)->load_state(saved, "w/ckpt/step-5");
+  CHECK_THROWS_WITH(step_of(*wide)->load_state(saved, "w/ckpt/step-5"),
+                    Catch::StartsWith("w/ckpt/step-5: error: does not fit this config: "));
+}
+
 TEST_CASE("measurements: names in order, and their values") {
   TinyRun run(
       "{optax_name: sgd, lr: 0.5, schedule: [['body/.*', {mult: 2}], ['head/bias', null], "
