@@ -38,7 +38,7 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
     }
     std::string text = args[i].substr(9);
     if (text.find('=') == std::string::npos) {
-      if (i + 1 == args.size())
+      if (i + 1 == args.size() || args[i + 1].starts_with("--"))
         throw Error(Exit::usage, args[i], "needs a value: " + args[i] + "=VALUE");
       text += "=" + args[++i];
     }
@@ -59,6 +59,25 @@ Commands commands_given(CLI::App& app) {
 
 bool has_option(const CLI::App& command, const std::string& name) {
   return command.get_option_no_throw(name) != nullptr;
+}
+
+// Throws Error(Exit::usage) for an option without its value. CLI11 would take the next argument,
+// even if that is an option: --workdir=$UNSET --dry-run would train in the folder ./--dry-run.
+void check_values(const CLI::App& app, const std::vector<std::string>& args) {
+  const CLI::App* command = &app;
+  for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
+    const size_t equals = args[i].find('=');
+    const std::string name = args[i].substr(0, equals);
+    for (const CLI::App* verb : command->get_subcommands([](const CLI::App*) { return true; }))
+      if (verb->get_name() == args[i]) command = verb;
+    const CLI::Option* option =
+        name.starts_with("-") ? command->get_option_no_throw(name) : nullptr;
+    if (option == nullptr || option->get_items_expected_max() == 0) continue;
+    const bool apart = equals == std::string::npos;
+    if (apart) ++i;
+    if (apart ? i == args.size() || args[i].starts_with("--") : equals + 1 == args[i].size())
+      throw Error(Exit::usage, name, "needs a value");
+  }
 }
 
 // Returns whether the option was given to this command on the command line, not in the environment.
@@ -283,6 +302,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   Options options(out);
   Variables variables;
   take_variables(options.app, variables);
+  check_values(options.app, args);
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 pops from the back
     options.app.parse(reversed);

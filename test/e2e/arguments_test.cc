@@ -44,6 +44,24 @@ TEST_CASE("an option that a command does not take is refused, before and after t
                  "1"}) == "--devices: error: does not apply to bvtrain bench scaling\n");
 }
 
+TEST_CASE("an option without its value does not take the next option for it") {
+  for (const char* flag : {"--workdir", "--config", "--set", "--devices", "--max-time"}) {
+    const std::string line = std::string(flag) + ": error: needs a value\n";
+    CHECK(refused({flag + std::string("="), "--dry-run"}) == line);
+    CHECK(refused({flag, "--dry-run"}) == line);
+  }
+  CHECK(refused({"predict", "a.jpg", "--workdir="}) == "--workdir: error: needs a value\n");
+  CHECK(refused({"data", "stats", "--only", "--json", "w"}) == "--only: error: needs a value\n");
+  CHECK(refused({"--config.lr", "--dry-run"}) ==
+        "--config.lr: error: needs a value: --config.lr=VALUE\n");
+  // Values may begin with a dash, or with two after '='.
+  CHECK(refused({"--config=--typed"}) == "--typed: error: no such file\n");
+  CHECK(refused({"--config", "-typed"}) == "-typed: error: no such file\n");
+  CHECK(refused({"predict", "--workdir", "/nope/typed", "--input", "-"}) ==
+        "/nope/typed: error: no such checkpoint\n");
+  CHECK(run({"help", "--workdir"}).code == 0);  // a topic
+}
+
 TEST_CASE("an option before a verb that takes it counts") {
   const std::string config = source_file("configs/digits_cnn.yaml");
   CHECK(refused({"--config", "/nope/typed", "bench"}) == kNoSuchFile);
