@@ -104,6 +104,7 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
   const Group::Phase phase(group, "start");
   int64_t finished = 0;
   if (group.rank() == 0) {
+    check_outside_data(recipe.config, workdir);
     trainer.load_start();
     // Between two generations of ranks, another command may hold the lock for a moment.
     tell_if_stopped(group, [&] { workdir.claim(restarted ? kLockPatience : 0); });

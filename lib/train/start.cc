@@ -8,6 +8,8 @@
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
+#include "lib/input/check/data_sections.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/report/log.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
@@ -87,6 +89,21 @@ void check_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
                               "another workdir with 'resume: {}:best', or move it away",
                               workdir.dir()));
     }
+  }
+}
+
+void check_outside_data(const Config& config, const Workdir& workdir) {
+  if (!workdir.ckpt().steps().empty()) return;
+  constexpr const char* kFolder = "data_dir";  // a key of the source
+  // A copy: these reads must not add keys to the resolved config.
+  for (const DataSection& each : data_sections(parse_config_json(config.json(), "config"))) {
+    const std::string folder =
+        each.data.is_text("name", "image_folder") ? each.data.get<std::string>(kFolder) : "";
+    if (folder.empty() || !adds_classes(workdir.dir(), folder)) continue;
+    throw Error(Exit::usage, workdir.dir(),
+                fmt::format("is in '{}', the data of {}, where every folder is taken for a class: "
+                            "choose a --workdir outside of it",
+                            folder, each.name));
   }
 }
 
@@ -313,6 +330,7 @@ void ConfigChanges::require(bool accept, const std::string& workdir, bool finish
 
 std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accept_changes) {
   if (workdir) {
+    check_outside_data(shapes.config, *workdir);
     check_best(shapes.selection, *workdir);
     if (const auto found = Checkpointer::latest(*workdir, {.resumes = true})) {
       const ConfigChanges changes = changes_since(*found, shapes);

@@ -69,6 +69,9 @@ void check_best(const std::vector<BestSeries>& series, const Workdir& workdir);
 // Copies the state of the checkpoint that a run continues from. Throws Error(Exit::usage) if it
 // does not fit the run's config, and says what does.
 void load_run_state(TrainStep& step, const Restored& from);
+// Throws Error(Exit::usage) if the files of a new run in the workdir would change its data: the
+// source image_folder takes every folder for a class.
+void check_outside_data(const Config& config, const Workdir& workdir);
 
 // Throws Error(Exit::usage) if the checkpoint is past the last step.
 void check_step(const Restored& from, int64_t total_steps);

@@ -56,6 +56,22 @@ struct Photos {
 
 }  // namespace
 
+TEST_CASE("a workdir in the folder of the images is refused, and nothing is written there") {
+  const Photos photos;
+  photos.write_config("decode");
+  const std::string out = photos.dir / "f/out";
+  std::vector<std::string> args = {"--config", photos.dir / "c.yaml", "--workdir", out};
+  for (const char* more : {"", "--dry-run"}) {
+    if (*more) args.emplace_back(more);
+    const Finished finished = run(args, {{"XDG_CACHE_HOME", photos.dir / "cache"}});
+    CHECK(finished.code == 2);
+    CHECK(finished.err.ends_with(out + ": error: is in '" + (photos.dir / "f") +
+                                 "', the data of input, where every folder is taken for a class: "
+                                 "choose a --workdir outside of it\n"));
+    CHECK(!exists(out));
+  }
+}
+
 TEST_CASE("a run and a prediction say once for each data set what they ignore") {
   const Photos photos;
   const std::string train = "c.yaml:11:9: warning: input.data: train: ";

@@ -98,6 +98,29 @@ TEST_CASE("root/split/class: the classes are those of all splits", "[image_folde
                                                 Catch::Contains("known: extra, train, val"));
 }
 
+TEST_CASE("what is written into an image folder becomes a class, but not everywhere",
+          "[image_folder]") {
+  const TempFolder folder;
+  folder.write("f/cat/1.jpg", jpeg(100));
+  folder.write("f/train/dog/1.jpg", jpeg(100));
+  std::filesystem::create_symlink("f", folder / "link");
+  const std::string data = folder / "f";
+  for (const char* name : {"f", "f/", "f/./", "f/out", "f/out/run/", "link/out", "f/train",
+                           "f/train/out", "g/../f/out"}) {
+    INFO(name);
+    CHECK(adds_classes(folder / name, data));
+    CHECK(adds_classes(folder / name, data + "/"));
+  }
+  CHECK(adds_classes(folder / "f/out", folder / "link"));
+  // Hidden folders, and folders inside class folders, are not read.
+  for (const char* name :
+       {".", "out", "f2", "f/../out", "f/.runs/a", "f/cat", "f/cat/out", "f/train/dog/out"}) {
+    INFO(name);
+    CHECK_FALSE(adds_classes(folder / name, data));
+  }
+  CHECK_FALSE(adds_classes(folder / "none/out", folder / "none"));  // generated data
+}
+
 TEST_CASE("splits have usual names, in any case", "[image_folder]") {
   const Folder folder;
   for (const char* name : {"Train/cat/1.jpg", "Train/dog/1.jpg", "valid/cat/1.jpg"})

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 #include "lib/input/broken_files.h"
@@ -158,6 +159,23 @@ int64_t count_images(const std::string& folder) {
   return std::count_if(entries.begin(), entries.end(), [](const FolderEntry& entry) {
     return !entry.folder && kind_of(entry.name) != ListedKind::no_image;
   });
+}
+
+bool adds_classes(const std::string& folder, const std::string& data_dir) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(data_dir, ignored)) return false;
+  fs::path above = fs::canonical(data_dir, ignored);
+  const fs::path inner = fs::weakly_canonical(folder, ignored).lexically_relative(above);
+  if (inner == ".") return true;
+  if (inner.empty() || *inner.begin() == "..") return false;
+  for (const fs::path& name : inner) {
+    if (name.native().starts_with('.')) return false;
+    above /= name;
+    // Folders inside class folders are not read.
+    if (fs::is_directory(above, ignored) && count_images(above) > 0) return false;
+  }
+  return true;
 }
 
 FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::string>& classes,

@@ -38,6 +38,10 @@ std::vector<std::string> list_folders(const std::string& folder);
 // Returns the number of files in `folder` that have the suffix of an image, without hidden ones.
 // Throws what list_folders() throws.
 int64_t count_images(const std::string& folder);
+// Returns whether the files and folders that a program writes into `folder`, which need not exist,
+// may be read as classes or splits of the image folder `data_dir`. Throws what list_folders()
+// throws.
+bool adds_classes(const std::string& folder, const std::string& data_dir);
 
 class FolderIndex {
  public:
