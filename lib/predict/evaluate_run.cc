@@ -135,17 +135,17 @@ bool fit(const nlohmann::json& a, const nlohmann::json& b) {
 }
 
 // Throws if the folder has rows of other evaluators.
-void check_evaluators(const Workdir& rows, const std::string& evals, bool has_rows) {
+void check_evaluators(const Workdir& rows, const std::string& evals) {
   const auto before = read_file_if_any(rows.config());
-  if (before && has_rows && !fit(essence(*before), essence(evals))) {
+  if (before && !fit(essence(*before), essence(evals))) {
     throw Error(Exit::usage, rows.dir(),
                 "has rows of other evaluators; choose another folder with --output, or move this "
                 "one away");
   }
-  if (!before || *before != evals) write_file_atomically(rows.config(), evals);
 }
 
-void check_folders(const EvaluateRequest& request, const std::string& output) {
+void check_request(const EvaluateRequest& request, const std::string& output) {
+  check_overrides(request);
   refuse_remote_path(request.workdir);
   if (!request.follow && !file_exists(request.workdir))
     throw Error(Exit::usage, request.workdir, "no such folder");
@@ -171,6 +171,7 @@ class NewCheckpoints {
   int64_t evaluate() {
     if (request_.follow && run_.ckpt().steps().empty())
       log::info("Waiting for the first checkpoint in {}", run_.ckpt().path());
+    if (list_new(run_.ckpt(), *done_).empty()) check_rows();
     int64_t evaluated = 0, passed = 0;
     while (true) {
       const std::vector<FoundCheckpoint> found = await_new(run_, *done_, request_);
@@ -184,6 +185,16 @@ class NewCheckpoints {
   }
 
  private:
+  // With nothing to evaluate: throws if the request is wrong, or if the rows are not those that it
+  // asks for.
+  void check_rows() {
+    const std::optional<Restored> newest = Checkpointer::peek(request_.workdir);
+    if (!newest) return;
+    const TensorsFromMalloc memory;
+    if (!request_.config.empty() || !request_.overrides.empty()) build(*newest);
+    if (done_->last_row() >= 0) check_evaluators(rows_, evaluators_of(request_, *newest));
+  }
+
   // Returns false, after a warning, if the checkpoint cannot be used.
   bool evaluate(const FoundCheckpoint& found) {
     const TensorsFromMalloc memory;
@@ -194,7 +205,9 @@ class NewCheckpoints {
       return false;
     }
     build(*checkpoint);
-    check_evaluators(rows_, evaluators_->evals(), done_->last_row() >= 0);
+    if (done_->last_row() >= 0) check_evaluators(rows_, evaluators_->evals());
+    if (read_file_if_any(rows_.config()) != evaluators_->evals())
+      write_file_atomically(rows_.config(), evaluators_->evals());
     if (found.step <= done_->last_row()) drop_rows_from(found.step);
     if (!best_) {
       best_.emplace(run_, best_series(), rows_.metrics(), *done_);
@@ -260,6 +273,7 @@ class NewCheckpoints {
 }  // namespace
 
 Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string& checkpoint) {
+  check_overrides(request);
   const Restored restored = Checkpointer::load(checkpoint, {.wanted = weights_only});
   MetricWriter metrics({});
   metrics.begin_row(restored.step);
@@ -268,7 +282,7 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 }
 
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output) {
-  check_folders(request, output);
+  check_request(request, output);
   return NewCheckpoints(request, output).evaluate();
 }
 

@@ -38,19 +38,6 @@ void refuse_synthetic(const Restored& from) {
       "is of a run with --synthetic, but its config names real data; it cannot be evaluated");
 }
 
-// Throws if --set contains a key that an evaluation does not use.
-void check_overrides(const std::vector<Override>& overrides) {
-  const Pattern used(
-      "(evals|batch_size_eval|compute_threads|precision|input\\.(threads|batch_size|max_pixels))"
-      "(\\..*)?");
-  for (const Override& each : overrides) {
-    if (used.matches(each.key)) continue;
-    throw Error(Exit::usage, each.origin,
-                "has no effect on an evaluation; it uses evals.*, batch_size_eval, precision, "
-                "compute_threads, input.batch_size, input.max_pixels and input.threads");
-  }
-}
-
 // The length of the run, from which the evaluators' keys are read.
 RunLength length_of(const Config& config, const nlohmann::json& meta) {
   RunLength length;
@@ -78,6 +65,22 @@ Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
 
 }  // namespace
 
+void check_overrides(const EvaluateRequest& request) {
+  const Pattern used(
+      "(evals|batch_size_eval|compute_threads|precision|input\\.(threads|batch_size|max_pixels))"
+      "(\\..*)?");
+  for (const Override& each : request.overrides) {
+    if (used.matches(each.key)) continue;
+    throw Error(Exit::usage, each.origin,
+                "has no effect on an evaluation; it uses evals.*, batch_size_eval, precision, "
+                "compute_threads, input.batch_size, input.max_pixels and input.threads");
+  }
+}
+
+std::string evaluators_of(const EvaluateRequest& request, const Restored& from) {
+  return config_of(request, from).section("evals").json() + "\n";
+}
+
 RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& from)
     : config_(config_of(request, from)),
       threads_(compute_threads_of(config_, from)),
@@ -93,7 +96,6 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   move_to(device_, *model_);
   read_jobs(from, config_.get<int64_t>("num_classes"));
   finish_reading(config_, {"best", "early_stop"});
-  check_overrides(request.overrides);
 }
 
 void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics,

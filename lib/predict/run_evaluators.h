@@ -30,11 +30,16 @@ struct EvaluateRequest {
   c10::Device device = c10::kCPU;  // computes the model
 };
 
+// Throws Error(Exit::usage) if one of request.overrides has no effect on an evaluation.
+void check_overrides(const EvaluateRequest& request);
+// Returns the evaluators that a request asks for, as JSON. Builds nothing.
+std::string evaluators_of(const EvaluateRequest& request, const Restored& from);
+
 class RunEvaluators {
  public:
   // Builds the model of the checkpoint's run and its evaluators, or those of request.config, and
-  // opens their data. Sets the number of compute threads to that of the run. Throws
-  // Error(Exit::usage), also if the run had generated data, or if an override has no effect.
+  // opens their data. Sets the number of compute threads to that of the run. `from` need not have
+  // tensors. Throws Error(Exit::usage), also if the run had generated data.
   RunEvaluators(const EvaluateRequest& request, const Restored& from);
 
   // Returns the evaluators as JSON.

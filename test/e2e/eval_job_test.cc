@@ -139,17 +139,23 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   CHECK(other.code == 0);
   // A file needs nothing but evaluators; the rows of others go elsewhere.
   write(f.dir / "more.yaml", "evals:\n" + digits_evaluator("half", {}, "test[:50%]"));
-  const Finished refused = f.evaluate({"--config", f.dir / "more.yaml", "--follow"});
-  INFO(refused.err);
-  CHECK(refused.code == 0);  // there is nothing new to evaluate
+  const std::string others = f.workdir +
+                             "/eval: error: has rows of other evaluators; choose another "
+                             "folder with --output, or move this one away\n";
+  // Also if there is nothing new to evaluate.
+  CHECK(f.evaluate({"--config", f.dir / "more.yaml", "--follow"}).err.ends_with(others));
+  CHECK(f.evaluate({"--set", "evals.test.data.split=train"}).err.ends_with(others));
+  CHECK(contains(f.evaluate({"--set", "evals.test.batch_sise=9"}).err,
+                 "unknown key 'evals.test.batch_sise'"));
+  CHECK(f.evaluate({"--set", "lr=7"}).err == idle.err);
+  CHECK(contains(f.evaluate({"--set", "evals.test.batch_size=9"}).err, "Evaluated 0 checkpoints"));
   const Finished elsewhere =
       f.evaluate({"--config", f.dir / "more.yaml", "--output", f.dir / "half"});
   INFO(elsewhere.err);
   CHECK(elsewhere.code == 0);
   CHECK(metric_rows(f.dir / "half").back().contains("half/loss"));
   REQUIRE(f.train({"--accept-changes", "--set", "total_steps=25"}).code == 0);
-  CHECK(contains(f.evaluate({"--config", f.dir / "more.yaml"}).err,
-                 f.workdir + "/eval: error: has rows of other evaluators; choose another folder"));
+  CHECK(f.evaluate({"--config", f.dir / "more.yaml"}).err.ends_with(others));
   CHECK(f.evaluate({"--config", f.dir / "no.yaml"}).code == 2);
   CHECK(contains(f.evaluate({"--output", f.workdir}).err, "is the folder of the run itself"));
 
