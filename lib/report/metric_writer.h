@@ -39,9 +39,9 @@ class MetricWriter {
     std::string report_file;
     std::string curve_file;  // the learning curve alone, as an SVG file
     std::string title;
-    std::string config_yaml;      // the resolved config, for the report
-    Facts facts;                  // where the run comes from, for the report
-    int64_t steps_per_epoch = 0;  // for the chart of the loss per epoch; 0 if unknown
+    std::string config_yaml;     // the resolved config, for the report
+    Facts facts;                 // where the run comes from, for the report
+    double steps_per_epoch = 0;  // for the chart of the loss per epoch; 0 if unknown
     // Rows after this step, which a killed run has left, are dropped when the file is opened. 0
     // drops all rows: the run starts from the beginning and writes its own row for step 0.
     int64_t first_step = 0;

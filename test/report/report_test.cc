@@ -131,6 +131,18 @@ TEST_CASE("report: training loss per epoch is the mean of the epoch's rows") {
   CHECK((points[2].x == 4 && points[2].y == 0.5));
 }
 
+TEST_CASE("report: an epoch need not be a whole number of steps") {
+  const auto last_epoch = [](int64_t steps, double steps_per_epoch) {
+    History history;
+    history.add(steps, {{"training_loss", 1}});
+    return bv::epoch_loss_chart(history, steps_per_epoch).lines.at(0).points.back().x;
+  };
+  CHECK(last_epoch(32, 102.0 / 64) == 20);  // the 20th epoch ends within step 32
+  CHECK(last_epoch(2, 102.0 / 64) == 1);
+  CHECK(last_epoch(35, 7.0 / 3) == 15);
+  CHECK(last_epoch(36, 7.0 / 3) == 16);  // although 35 / (7.0 / 3) < 15
+}
+
 TEST_CASE("report: long runs give lines of at most 500 points, raw and smoothed") {
   History history;
   for (int64_t step = 1; step <= 100000; ++step) {

@@ -19,7 +19,7 @@ namespace bv {
 struct Report {
   std::string title;
   std::string config_yaml;
-  int64_t steps_per_epoch = 0;                 // 0 if unknown
+  double steps_per_epoch = 0;                  // 0 if unknown
   const History* history = nullptr;            // null is the same as an empty one
   std::map<std::string, EvalDetails> details;  // by evaluator
   Facts facts;                                 // what was known when the run started

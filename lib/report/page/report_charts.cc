@@ -132,7 +132,7 @@ Chart loss_chart(const History& history) {
   return chart;
 }
 
-Chart epoch_loss_chart(const History& history, int64_t steps_per_epoch) {
+Chart epoch_loss_chart(const History& history, double steps_per_epoch) {
   Chart chart = new_chart("Training loss per epoch", "epoch");
   chart.may_be_log = true;
   Line line{"mean of training_loss", {}, 0, Line::Look::plain, {}};
@@ -145,7 +145,8 @@ Chart epoch_loss_chart(const History& history, int64_t steps_per_epoch) {
     count = 0;
   };
   for (const Point& point : points_of(history, kLoss)) {
-    const int64_t of_point = (static_cast<int64_t>(point.x) - 1) / steps_per_epoch + 1;
+    constexpr double kRounding = 1e-9;  // 35 / (7.0 / 3) is less than 15
+    const auto of_point = static_cast<int64_t>((point.x - 1) / steps_per_epoch + kRounding) + 1;
     if (of_point != epoch) end_epoch();
     epoch = of_point;
     if (!std::isfinite(point.y)) continue;

@@ -34,7 +34,8 @@ std::vector<EvalMetric> eval_metrics(const History& history);
 
 // The training loss per step, together with the evaluators' losses.
 Chart loss_chart(const History& history);
-Chart epoch_loss_chart(const History& history, int64_t steps_per_epoch);
+// The mean training loss of each epoch. A step belongs to the epoch in which it begins.
+Chart epoch_loss_chart(const History& history, double steps_per_epoch);
 std::vector<Chart> metric_charts(const History& history);  // one per suffix, the best values marked
 std::vector<Chart> training_charts(
     const History& history);  // schedules, gradient norm, speed, waiting

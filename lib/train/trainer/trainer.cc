@@ -127,7 +127,7 @@ void Trainer::open_metrics() {
     options.title = workdir_->dir();
     options.config_yaml = resolved_yaml(recipe_.config);
     options.facts = facts();
-    options.steps_per_epoch = std::llround(recipe_.steps_per_epoch());
+    options.steps_per_epoch = recipe_.steps_per_epoch();
     options.first_step = resumed_here_ ? first_step_ : 0;
     if (resumed_here_) options.measured_anew = changed_metrics(config_changes_, recipe_.config);
   }
