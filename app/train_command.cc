@@ -227,7 +227,8 @@ Exit train_command(const Arguments& arguments) {
   check_launch_flags(arguments);
   if (!arguments.max_time.empty()) parse_time_limit(arguments.max_time);
   Workdir workdir(arguments.workdir);
-  if (arguments.trains() && !arguments.workdir.empty()) workdir.check_writable();
+  const bool dry = arguments.dry_run != DryRun::no;
+  if ((arguments.trains() || dry) && !arguments.workdir.empty()) workdir.check_writable();
 
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
@@ -237,12 +238,14 @@ Exit train_command(const Arguments& arguments) {
     if (code == Exit::stopped) requeue_job(arguments);
     return code;
   }
-  if (arguments.dry_run != DryRun::no) {
+  if (dry) {
     const DryRunSummary summary =
         dry_run(config, arguments.workdir.empty() ? nullptr : &workdir,
                 {arguments.synthetic, arguments.dry_run == DryRun::full, arguments.accept_changes,
                  planned_ranks(arguments), planned_device(arguments)});
     for (const std::string& line : warnings(config)) log::warn("{}", line);
+    const Devices devices = parse_devices(arguments.devices);
+    if (devices.kind == Devices::Kind::cuda) warn_of_host([&] { resolve_devices(devices); });
     if (arguments.json)
       print_json(summary.json());
     else

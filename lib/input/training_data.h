@@ -57,6 +57,11 @@ class TrainingData {
   // Throws Error(Exit::usage).
   void open_cache(Group& group) const;
 
+  // Throws Error(Exit::usage) if the cache needs more memory than is available now.
+  void check_cache() const {
+    if (cache_options_) check_cache_memory(*cache_options_);
+  }
+
   // Does Pipeline::leave_normalization() for what compute() returns. Returns nullopt for a mixture,
   // whose data sets may normalize in different ways. Call it before the first compute().
   std::optional<Normalization> leave_normalization();

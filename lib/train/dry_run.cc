@@ -6,6 +6,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "lib/report/log.h"
 #include "lib/train/start.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -92,6 +93,15 @@ DryRunSummary summary_of(const Recipe& shapes) {
 
 }  // namespace
 
+void warn_of_host(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    log::warn("{}; a run on this host would end with code {}", error.what(),
+              static_cast<int>(error.code()));
+  }
+}
+
 DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options) {
   const bool full = options.full;
   const auto group = Group::planned(options.ranks);
@@ -99,6 +109,7 @@ DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRun
   const Recipe shapes(config, options.synthetic, /*meta=*/true, *group, options.device, 0, classes);
   DryRunSummary summary = summary_of(shapes);
   summary.start = check_start(shapes, workdir, options.accept_changes);
+  warn_of_host([&] { shapes.data->check_cache(); });
   const int64_t few = std::max<int64_t>(shapes.grad_accum_steps, 2);
   const int64_t n = full ? shapes.length.batch_size : std::min(shapes.length.batch_size, few);
   const Batch batch = first_examples(shapes, n);

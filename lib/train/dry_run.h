@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -48,6 +49,10 @@ struct DryRunSummary {
   std::string text() const;
   nlohmann::ordered_json json() const;
 };
+
+// Calls `check`. What it throws becomes a warning: the run may be for a host with a GPU, or with
+// more memory.
+void warn_of_host(const std::function<void()>& check);
 
 // Checks a run and returns its summary. `workdir` is the run's, or null. Throws whatever the run
 // would throw at its start.

@@ -26,6 +26,12 @@ TEST_CASE("without a driver --devices cuda is refused, and auto means the CPU") 
     CHECK(finished.err == "--devices " + devices + ": error: this host has no NVIDIA driver\n");
   }
   CHECK(train_on("auto").code == 0);
+  // A dry run may be of a run on another host.
+  const Finished dry =
+      run({"--config", source_file("configs/digits_cnn.yaml"), "--devices", "cuda:2", "--dry-run"});
+  CHECK(dry.code == 0);
+  CHECK_THAT(dry.err, Catch::EndsWith("warning: --devices cuda:2: error: this host has no NVIDIA "
+                                      "driver; a run on this host would end with code 2\n"));
   for (const std::string command : {"eval", "predict"}) {
     const auto on = [&](const char* devices) {
       return run({command, "--workdir", "nowhere", "--devices", devices,

@@ -108,6 +108,13 @@ TEST_CASE("--dry-run refuses what the run would refuse at its start, with the sa
         ckpt + ": error: this checkpoint is at step 2, after the 1 steps of this run\n");
   CHECK(refused({"--set", "resume=" + ckpt, "--set", "ema=null"}).find("unexpected ema/") !=
         std::string::npos);
+  const std::string file = run.dir / "c.yaml";
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--dry-run"}, {}}) {
+    std::vector<std::string> args = more;
+    args.insert(args.end(), {"--workdir", file + "/w"});
+    CHECK(run.start(args).err ==
+          file + "/w: error: cannot be the workdir: " + file + " is not a folder\n");
+  }
 }
 
 TEST_CASE("--dry-run of a large model checks its file by shapes alone") {

@@ -56,6 +56,15 @@ struct Photos {
 
 }  // namespace
 
+TEST_CASE("a dry run warns of a cache for which this host has too little memory") {
+  const Photos photos;
+  photos.write_config("decode");
+  const std::string warnings = photos.warnings({"--config", photos.dir / "c.yaml", "--dry-run",
+                                                "--set", "input.cache={in: memory, gib: 1000000}"});
+  CHECK_THAT(warnings, Catch::Contains("input.cache.gib: the budget is 976.6 TiB, but only ") &&
+                           Catch::Contains("; a run on this host would end with code 2\n"));
+}
+
 TEST_CASE("a workdir in the folder of the images is refused, and nothing is written there") {
   const Photos photos;
   photos.write_config("decode");

@@ -61,7 +61,10 @@ std::pair<int64_t, double> other_caches(const std::string& folder, const std::st
   return {count, bytes};
 }
 
-void check_memory(const ImageCacheOptions& options) {
+}  // namespace
+
+void check_cache_memory(const ImageCacheOptions& options) {
+  if (!options.folder.empty()) return;
   const auto available = available_memory();
   const auto needed = static_cast<double>(options.bytes);
   if (!available || needed <= *available) return;
@@ -71,8 +74,6 @@ void check_memory(const ImageCacheOptions& options) {
                           "short_side, or keep the images in a folder",
                           human_bytes(needed), human_bytes(*available)));
 }
-
-}  // namespace
 
 DecodedImages::DecodedImages(ImageCacheOptions options, Data data, Group& group)
     : options_(std::move(options)),
@@ -135,7 +136,7 @@ ImageStoreOptions DecodedImages::store_options(Group& group) const {
   const std::string mine = fmt::format("{}{}-", kPrefix, ::geteuid());
   if (first - all.begin() == group.rank()) {
     delete_unused_files(kMemoryFolder, mine);
-    check_memory(options_);
+    check_cache_memory(options_);
   }
   store.file = fmt::format("{}/{}{}", kMemoryFolder, mine, first->substr(0, 16));
   return store;

@@ -31,6 +31,9 @@ struct ImageCacheOptions {
   int64_t short_side = 0;
 };
 
+// Throws Error(Exit::usage) if the cache is to be in memory and less is available than its budget.
+void check_cache_memory(const ImageCacheOptions& options);
+
 // Thread-safe.
 class DecodedImages {
  public:
