@@ -107,8 +107,9 @@ Exit predict_command(const Arguments& arguments) {
   check_flags(arguments, format);
   const bool arrays = format == "npz";
   const c10::Device device = use_one_device(arguments.devices, "predict");
-  const PredictModel model = open_predict_model(
-      {arguments.workdir, arguments.weights, arguments.config, arguments.overrides});
+  const PredictModel model =
+      open_predict_model({arguments.workdir, arguments.weights, arguments.config,
+                          arguments.overrides, arguments.eval});
 
   PredictRequest request;
   request.inputs = arguments.inputs;

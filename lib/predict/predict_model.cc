@@ -1,11 +1,14 @@
 #include "lib/predict/predict_model.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/weights_file.h"
+#include "lib/export/trained_model.h"
 #include "lib/params/state_part.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -82,6 +85,27 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
   model.precision = card->precision;
 }
 
+// Throws if --set contains a key that predict does not read.
+void check_overrides(const PredictFrom& from, const PredictModel& model) {
+  std::vector<std::string> used = {"model_name",         "model", "num_classes", "task",
+                                   "task_kw.multilabel", "loss",  "precision"};
+  if (from.workdir.empty() && from.weights.empty())
+    used.insert(used.end(), {"model_init", "model_load"});
+  // The images are preprocessed as in the training, if that is known.
+  if (!from.eval.empty())
+    used.insert(used.end(), {"evals." + from.eval, "seed"});
+  else if (!model.trained || !first_evaluator_with_pp(*model.trained))
+    used.emplace_back("evals");
+  for (const Override& each : from.overrides) {
+    const bool is_used = std::any_of(used.begin(), used.end(), [&](const std::string& key) {
+      return each.key == key || each.key.starts_with(key + ".") || key.starts_with(each.key + ".");
+    });
+    if (!is_used)
+      throw Error(Exit::usage, each.origin,
+                  fmt::format("has no effect on predict; it uses {}", join(used, ", ")));
+  }
+}
+
 }  // namespace
 
 Precision precision_as_trained(const Config& config, const std::string& trained,
@@ -124,6 +148,7 @@ PredictModel open_predict_model(const PredictFrom& from) {
     open_weights(from, model);
   else
     model.origin = from.config;
+  check_overrides(from, model);
   return model;
 }
 

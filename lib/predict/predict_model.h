@@ -22,6 +22,7 @@ struct PredictFrom {
   std::string weights;  // a weights file
   std::string config;   // a YAML file; by default the checkpoint or the file describes its model
   std::vector<Override> overrides;
+  std::string eval = {};  // the evaluator whose data is used, or empty
 };
 
 struct PredictModel {
@@ -46,7 +47,8 @@ Precision precision_as_trained(const Config& config, const std::string& trained,
                                c10::Device device);
 
 // Reads the config and the checkpoint or the card of the weights file. Throws Error(Exit::usage),
-// also if a weights file has no card (lib/ckpt/model_card.h) and there is no config.
+// also if a weights file has no card (lib/ckpt/model_card.h) and there is no config, or if an
+// override has no effect.
 PredictModel open_predict_model(const PredictFrom& from);
 
 // Copies the weights of a checkpoint into the model; with `ema` their averages, where it has them.

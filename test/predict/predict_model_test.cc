@@ -56,6 +56,33 @@ TEST_CASE("a card is the config of its model") {
   CHECK(precision(f.open("", {{"precision", "auto", "--set"}})) == Precision::bf16);
 }
 
+TEST_CASE("a key that predict does not read is refused") {
+  const WeightsFile f;
+  f.put(to_metadata(example()));
+  const auto set = [&](const std::string& key, const PredictFrom& from) {
+    PredictFrom with = from;
+    with.overrides = {{key, "1", "--set"}};
+    return error_of([&] { open_predict_model(with); });
+  };
+  const PredictFrom card = {"", f.file, "", {}};
+  const std::string line =
+      "--set: error: has no effect on predict; it uses model_name, model, num_classes, task, "
+      "task_kw.multilabel, loss, precision";
+  for (const char* key : {"lr", "lrr", "modle.width", "ema", "input.batch_size", "seed",
+                          "evals.exported.pp_fn", "task_kw.class_weights", "model_load.dont_load"})
+    CHECK(set(key, card) == line);
+  for (const char* key : {"model_name", "model.widths", "num_classes", "loss"})
+    CHECK(set(key, card) == "");
+  const std::string config = f.folder.write("c.yaml", "model_name: cnn\nnum_classes: 2\n");
+  CHECK(set("lr", {"", "", config, {}}) == line + ", model_init, model_load, evals");
+  CHECK(set("model_load.dont_load", {"", "", config, {}}) == "");
+  CHECK(set("evals.val.pp_fn", {"", "", config, {}}) == "");
+  const PredictFrom eval = {"", f.file, config, {}, "val"};
+  CHECK(set("lr", eval) == line + ", evals.val, seed");
+  CHECK(set("evals.val.data.split", eval) == "");
+  CHECK(set("evals.val2.pp_fn", eval) == line + ", evals.val, seed");
+}
+
 TEST_CASE("a config replaces the model of a card, and mends a bad card") {
   const WeightsFile f;
   Metadata bad = to_metadata(example());
