@@ -164,6 +164,7 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   }
   const DontLoad dont_load = read_dont_load(config);
   const auto name = config.get<std::string>("model_name");
+  replace_auto_classes(config, path);
   const auto classes = config.get<int64_t>("num_classes");
   const ModelCard card = card_of(config);
   throw_problems(config);

@@ -8,6 +8,7 @@
 #include "lib/params/state_part.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
+#include "lib/train/weights.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -106,6 +107,20 @@ void check_overrides(const PredictFrom& from, const PredictModel& model) {
   }
 }
 
+// Replaces `num_classes: auto`, which means that of the training.
+void set_class_count(const PredictFrom& from, const PredictModel& model) {
+  if (!model.config.is_text("num_classes", "auto")) return;
+  const std::string weights = model.checkpoint        ? model.checkpoint->folder
+                              : !from.weights.empty() ? from.weights
+                                                      : model.config.get("model_init", "");
+  if (weights.empty()) {
+    model.config.fail("num_classes",
+                      "auto, but there are no weights that say the number: give --workdir, "
+                      "--weights FILE, or --set model_init=FILE");
+  }
+  replace_auto_classes(model.config, weights);
+}
+
 }  // namespace
 
 Precision precision_as_trained(const Config& config, const std::string& trained,
@@ -149,6 +164,7 @@ PredictModel open_predict_model(const PredictFrom& from) {
   else
     model.origin = from.config;
   check_overrides(from, model);
+  set_class_count(from, model);
   return model;
 }
 

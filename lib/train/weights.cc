@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/layouts/layouts.h"
@@ -265,6 +267,27 @@ std::vector<std::string> class_names_of(const std::string& path) {
   }
   const auto card = parse_model_card(read_weights_metadata(path), path);
   return card ? card->class_names : std::vector<std::string>();
+}
+
+void replace_auto_classes(const Config& config, const std::string& path) {
+  if (!config.is_text("num_classes", "auto")) return;
+  std::optional<int64_t> count;
+  if (is_checkpoint(path)) {
+    const auto from = Checkpointer::peek(path);
+    const auto text = from ? from->meta.value("config", std::string("{}")) : "{}";
+    const auto keys = nlohmann::json::parse(text);
+    if (const auto found = keys.find("num_classes"); found != keys.end() && found->is_number())
+      count = found->get<int64_t>();
+  } else if (const auto card = parse_model_card(read_weights_metadata(path), path)) {
+    count = card->num_classes;
+  }
+  if (!count) {
+    config.fail("num_classes",
+                fmt::format("auto, but {} does not say how many classes its model has: write the "
+                            "number",
+                            path));
+  }
+  config.replace("num_classes", *count);
 }
 
 bool has_target_scale(const std::string& path, const Model& model) {

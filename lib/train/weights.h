@@ -51,6 +51,10 @@ void require_finite(const std::vector<WeightCopy>& weights, const std::string& p
 // checkpoint; empty if they are not known. Throws Error(Exit::usage) if `path` cannot be read.
 std::vector<std::string> class_names_of(const std::string& path);
 
+// Replaces `num_classes: auto` in a config by the number of classes of the model whose weights are
+// at `path`, a file or a checkpoint. Throws Error(Exit::usage), also if `path` does not say it.
+void replace_auto_classes(const Config& config, const std::string& path);
+
 // Returns whether a weights file for `model` has the scale of a regression's targets. Reads the
 // whole file. Throws Error(Exit::usage) if it cannot be read.
 bool has_target_scale(const std::string& path, const Model& model);

@@ -5,6 +5,7 @@
 
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/model_card.h"
+#include "lib/export/trained_model.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 
@@ -98,6 +99,28 @@ TEST_CASE("a config replaces the model of a card, and mends a bad card") {
   CHECK(model.config.get<std::string>("model_name") == "vit");
   CHECK(model.class_names == example().class_names);
   CHECK(precision_as_trained(model.config, model.precision, c10::kCPU) == Precision::bf16);
+}
+
+TEST_CASE("num_classes: auto is that of the weights") {
+  const WeightsFile f;
+  f.put(to_metadata(example()));
+  const std::string yaml = "model_name: cnn\nnum_classes: auto\n";
+  const std::string config = f.folder.write("c.yaml", yaml);
+  CHECK(f.open(config).config.get<int64_t>("num_classes") == 2);
+  const std::string with_file = f.folder.write("m.yaml", yaml + "model_init: " + f.file + "\n");
+  const PredictModel model = open_predict_model({"", "", with_file, {}});
+  CHECK(model.config.get<int64_t>("num_classes") == 2);
+  CHECK(error_of([&] {
+          open_predict_model({"", "", config, {}});
+        }) == config +
+                  ":2:14: error: num_classes: auto, but there are no weights that say the number: "
+                  "give --workdir, --weights FILE, or --set model_init=FILE");
+  f.put({});
+  const std::string unknown = ":2:14: error: num_classes: auto, but " + f.file +
+                              " does not say how many classes its model has: write the number";
+  CHECK(error_of([&] { f.open(config); }) == config + unknown);
+  CHECK(error_of([&] { load_trained_model(parse_config(read_text(with_file), "m.yaml"), {}); }) ==
+        "m.yaml" + unknown);
 }
 
 TEST_CASE("a flexi_vit that was written as timm's plain vit is refused") {
