@@ -8,6 +8,7 @@
 
 #include "app/commands.h"
 #include "app/json_output.h"
+#include "app/output_format.h"
 #include "app/standard_output.h"
 #include "lib/ckpt/file_writer.h"
 #include "lib/config/load_config.h"
@@ -71,6 +72,7 @@ std::vector<OpenedData> open_all(const ChosenData& data, const OpenOptions& opti
 }
 
 Exit check(const Arguments& arguments) {
+  check_output_folder(arguments.output);
   const ChosenData data = choose_data(arguments);
   const std::vector<OpenedData> opened =
       open_all(data, {.keep_broken = true, .pp = arguments.data.pp, .threads = data.threads});

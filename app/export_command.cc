@@ -41,6 +41,7 @@ Exit export_command(const Arguments& arguments) {
                                             {"safetensors", ".safetensors"},
                                             {"timm", ".safetensors"},
                                             {"onnx", ".onnx"}});
+  check_output_folder(arguments.output);
   TrainedModel trained = load(arguments);
   trained.card.version = BV_VERSION;
   export_weights(trained, format, arguments.output);

@@ -33,4 +33,12 @@ std::string choose_format(const std::string& output, const std::string& given,
                           suffix, join(meant, " or "), wanted->suffix));
 }
 
+void check_output_folder(const std::string& output) {
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  throw Error(Exit::usage, "--output " + output,
+              fmt::format("there is no folder '{}'", folder.string()));
+}
+
 }  // namespace bv

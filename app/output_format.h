@@ -16,4 +16,7 @@ struct OutputFormat {
 std::string choose_format(const std::string& output, const std::string& given,
                           const std::vector<OutputFormat>& known);
 
+// Throws Error(Exit::usage) if the folder of the file is missing: before anything is computed.
+void check_output_folder(const std::string& output);
+
 }  // namespace bv

@@ -105,6 +105,7 @@ std::unique_ptr<PredictionText> text_of(const std::string& format, int64_t top) 
 Exit predict_command(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_flags(arguments, format);
+  if (arguments.output != kStandardOutput) check_output_folder(arguments.output);
   const bool arrays = format == "npz";
   const c10::Device device = use_one_device(arguments.devices, "predict");
   const PredictModel model =

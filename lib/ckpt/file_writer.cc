@@ -105,6 +105,10 @@ void replace_file(const std::string& file, const std::function<void(FileWriter&)
     write(out);
     out.finish();
     rename_durably(temporary, file);
+  } catch (const Error& error) {
+    ::unlink(temporary.c_str());
+    if (error.where() != temporary) throw;
+    throw Error(error.code(), file, error.message());
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;

@@ -60,7 +60,7 @@ class FileWriter {
 };
 
 // Calls `write` to fill a temporary file beside `file`, which then replaces `file`. If anything
-// throws, the temporary file is deleted and `file` stays as it was.
+// throws, the temporary file is deleted and `file` stays as it was. Errors name `file`.
 void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write);
 
 // Renames a file or folder. Throws Error(Exit::storage).

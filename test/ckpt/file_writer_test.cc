@@ -98,4 +98,23 @@ TEST_CASE("a write that stops in the middle of a block names its reason") {
   ::signal(SIGXFSZ, SIG_DFL);
 }
 
+TEST_CASE("errors of replace_file name the file, not the temporary one") {
+  const TempFolder folder;
+  const auto message = [&](const std::string& name, std::string_view from) {
+    return error_of(
+        [&] {
+          replace_file(folder / name, [&](FileWriter& out) {
+            if (!from.empty()) throw Error(Exit::storage, from, "is damaged");
+            out.write("x");
+          });
+        },
+        Exit::storage);
+  };
+  CHECK(message("none/a.npz", "") ==
+        folder / "none/a.npz: error: cannot create: No such file or directory");
+  CHECK(message("a.npz", "source") == "source: error: is damaged");
+  CHECK(message("a.npz", "") == "");
+  CHECK(read_text(folder / "a.npz") == "x");
+}
+
 }  // namespace bv::test

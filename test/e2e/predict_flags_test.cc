@@ -33,6 +33,11 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
   CHECK(predict({"--top", "2", "--output", to("x.npz")}) ==
         "--top 2: error: an npz holds the logits of all classes\n");
   CHECK(predict({"--outputs", "image"}) == "--outputs image: error: needs --output F.npz\n");
+  const std::string nowhere = to("none/x.npz");
+  const std::string no_folder =
+      "--output " + nowhere + ": error: there is no folder '" + to("none") + "'\n";
+  CHECK(predict({"--output", nowhere}) == no_folder);
+  CHECK(refused({"export", "--workdir", "w", "--output", nowhere}) == no_folder);
   CHECK(predict({"--eval", "val"}) ==
         "bvtrain predict: error: give images, or --eval NAME for an evaluator's data\n");
 
