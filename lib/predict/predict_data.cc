@@ -98,6 +98,32 @@ Example row_of(const Batch& batch, int64_t row, const Keys& keys) {
   return example;
 }
 
+bool is_file(const Example& raw) {
+  const auto image = raw.find("image");  // pp may make it from another feature
+  return image != raw.end() && image->second.dim() == 1;
+}
+
+// Throws if the images are files, but the training's pp decodes none: it was for arrays. `pp`: what
+// read_pp() has returned.
+void check_decodes(const PredictModel& model, const PredictRequest& request, const Pipeline& pp,
+                   const Example& raw) {
+  const bool own = !request.pp && request.eval.empty();
+  if (!own || !is_file(raw) || pp.decodes() || pp.decodes_later()) return;
+  std::string ops = "decode|resize(SIZE)";
+  if (model.image.size() == 3) {
+    const std::string side = std::to_string(model.image[0]);
+    ops = fmt::format(
+        "{}|resize({})", model.image[2] == 1 ? "decode(1)" : "decode",
+        model.image[0] == model.image[1] ? side : fmt::format("[{}, {}]", side, model.image[1]));
+  }
+  if (!pp.text().empty()) ops += "|" + pp.text();
+  const char* const quote = ops.find('"') == std::string::npos ? "\"" : "'";
+  throw Error(Exit::usage, model.origin,
+              fmt::format("the model was trained on arrays, so its pp decodes no image files; give "
+                          "--pp {0}{1}{0}",
+                          quote, ops));
+}
+
 LoaderOptions loader_options(int64_t batch_size) {
   LoaderOptions options;
   options.batch_size = batch_size;
@@ -126,14 +152,14 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
         "some predictions may differ",
         request.eval);
   }
-  find_first_image();
+  find_first_image([&](const Example& raw) { check_decodes(model, request, *pp_, raw); });
   if (!encoded_ || request.pp) trained_on_ = model.image_values;
   loader_ = std::make_unique<Loader>(data_, pp_, options_);
 }
 
 // Sets options_.prototype, labelled_ and encoded_. If there is a readable image, next() reports the
 // unreadable ones before it.
-void PredictData::find_first_image() {
+void PredictData::find_first_image(const std::function<void(const Example&)>& check) {
   const c10::NoGradGuard no_grad;
   std::vector<std::string> failures;
   for (int64_t index = 0; index < size_; ++index) {
@@ -143,15 +169,16 @@ void PredictData::find_first_image() {
       const ExampleFailure failure = current_failure(*data_, index);
       failures.push_back(failure.text());
       if (!failure.fatal) continue;
+      check(data_->read(index));  // a better message
       // Exit::data would mean that the example is at fault.
       throw Error::in("input", failure.code == Exit::data ? Exit::usage : failure.code,
                       failure.text());
     }
+    const Example raw = data_->read(index);
+    check(raw);
     if (!options_.prototype.contains("image")) throw Error(Exit::usage, "--pp", "gives no 'image'");
     labelled_ = wants_labels_ && label(index, options_.prototype);
-    const Example raw = data_->read(index);  // pp may make 'image' from another feature
-    const auto image = raw.find("image");
-    encoded_ = image != raw.end() && image->second.dim() == 1;
+    encoded_ = is_file(raw);
     return;
   }
   for (const std::string& text : failures) log::warn("skipped {}", text);
@@ -172,7 +199,9 @@ bool PredictData::next() {
   } catch (const Error& error) {
     // The error budget is unlimited, so an Exit::data error here is not the fault of one example.
     if (error.code() != Exit::data) throw;
-    throw Error::in(error.component(), Exit::usage, error.message());
+    throw Error::in(
+        error.component(), Exit::usage,
+        fmt::format("{}; --pp replaces the pp, which is '{}'", error.message(), pp_->text()));
   }
   const int64_t n = std::min(batch->at("_mask").size(0), size_ - done_);
   for (const FailedExample& each : loader_->take_failed()) failures_[each.name] = each.reason;

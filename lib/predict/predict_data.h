@@ -2,6 +2,7 @@
 // read.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,7 +43,8 @@ class PredictData {
   const at::Tensor& images() const { return images_; }
 
  private:
-  void find_first_image();
+  // `check`: throws if a raw example does not fit.
+  void find_first_image(const std::function<void(const Example&)>& check);
   void check_values();
   // `computed`: the example's features after pp.
   std::optional<RightLabel> label(int64_t index, const Example& computed) const;

@@ -1,0 +1,77 @@
+// The images of a prediction, and what is said about those that do not fit the model.
+#include "lib/predict/predict_data.h"
+
+#include <ATen/ops/full.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/config/load_config.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/image_files.h"
+
+namespace bv::test {
+namespace {
+
+// A model whose evaluator has this pp_fn. It was trained on images of this shape.
+PredictModel trained_with(const std::string& pp, std::vector<int64_t> image) {
+  PredictModel model;
+  model.config = parse_config("num_classes: 2\nevals: {val: {pp_fn: '" + pp + "'}}\n", "t.yaml");
+  model.trained = model.config;
+  model.origin = "w/ckpt/step-5";
+  model.image = std::move(image);
+  return model;
+}
+
+// Preprocesses the images. Returns the shape of the last one.
+std::vector<int64_t> preprocess(const PredictModel& model, std::vector<std::string> files,
+                                std::optional<std::string> pp = std::nullopt) {
+  PredictRequest request;
+  request.inputs = std::move(files);
+  request.outputs = {"image"};
+  request.pp = std::move(pp);
+  std::vector<int64_t> shape;
+  predict(model, request, [&](const PredictedBatch& batch) {
+    shape = batch.arrays.at("image").sizes().slice(1).vec();
+  });
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("image files for a model that was trained on arrays need --pp, which the error shows") {
+  const TempFolder folder;
+  const std::string file = folder.write("a.jpg", flat_jpeg(100));
+  const std::string line =
+      "w/ckpt/step-5: error: the model was trained on arrays, so its pp decodes no image files; "
+      "give --pp ";
+  const auto error = [&](const std::string& pp, std::vector<int64_t> image) {
+    return error_of([&] { preprocess(trained_with(pp, std::move(image)), {file}); });
+  };
+  const std::string pp =
+      R"(value_range(-1, 1)|onehot(num_classes, key="label", key_result="labels"))";
+  const std::string shown =
+      R"(decode(1)|resize(4)|value_range(-1, 1)|onehot(2, key="label", key_result="labels"))";
+  CHECK(error(pp, {4, 4, 1}) == line + "'" + shown + "'");
+  CHECK(preprocess(trained_with(pp, {4, 4, 1}), {file}, shown) == std::vector<int64_t>{4, 4, 1});
+  CHECK(error("value_range(-1, 1)", {4, 6, 3}) ==
+        line + "\"decode|resize([4, 6])|value_range(-1, 1)\"");
+  CHECK(error("", {}) == line + "\"decode|resize(SIZE)\"");
+  CHECK(error("decode|resize(4)", {4, 4, 3}) == "");
+}
+
+TEST_CASE("images of different sizes: the error names --pp and the ops") {
+  const TempFolder folder;
+  const std::vector<std::string> files = {
+      folder.write("a.jpg", flat_jpeg(100)),
+      folder.write("b.png", png_of(at::full({6, 9, 3}, 1, at::kByte)))};
+  const std::string error = error_of([&] {
+    preprocess(trained_with("decode|value_range(-1, 1)", {8, 8, 3}), files);
+  });
+  CHECK_THAT(error, Catch::EndsWith("has shape (6, 9, 3), but (8, 8, 3) in other examples: add an "
+                                    "op such as resize or random_crop to pp that makes all shapes "
+                                    "equal; --pp replaces the pp, which is "
+                                    "'decode|value_range(-1, 1)'"));
+}
+
+}  // namespace bv::test
