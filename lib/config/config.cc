@@ -24,6 +24,15 @@ bool absent(const std::shared_ptr<Node>& node) {
   return node == nullptr || node->kind == Node::Kind::null;
 }
 
+// Whether a message about an unknown key recommends the key at `path`, or one that begins like
+// `path` if that ends in '*'.
+bool recommends(const Document& document, std::string_view path) {
+  if (!path.ends_with('*')) return document.recommended.contains(std::string(path));
+  path.remove_suffix(1);
+  const auto next = document.recommended.lower_bound(std::string(path));
+  return next != document.recommended.end() && next->starts_with(path);
+}
+
 // Represents the fallback of maybe().
 const std::shared_ptr<Node>& nothing() {
   static const auto node = std::make_shared<Node>();
@@ -321,6 +330,12 @@ void Config::problem(std::string_view key, std::string_view why) const {
   document_->record(error_of_key(key, why));
 }
 
+void Config::none_given(std::string_view prefix, std::string_view why) const {
+  const Error error = error_of_key({}, why);
+  document_->missing.emplace(error.what(), join_path(path_, prefix) + "*");
+  document_->record(error);
+}
+
 void Config::warn(std::string_view key, std::string_view why) const {
   const std::string name = shown_path(join_path(path_, key));
   const std::string where = place(key).text();
@@ -353,7 +368,7 @@ void throw_problems(const Config& config) {
   std::vector<Error> problems = document.problems;
   std::erase_if(problems, [&](const Error& problem) {
     const auto missing = document.missing.find(problem.what());
-    return missing != document.missing.end() && document.recommended.contains(missing->second);
+    return missing != document.missing.end() && recommends(document, missing->second);
   });
   throw_sorted(problems, document.left_out);
 }

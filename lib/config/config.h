@@ -148,6 +148,9 @@ class Config {
   [[noreturn]] void fail(std::string_view key, std::string_view why) const;
   // Records a problem and returns.
   void problem(std::string_view key, std::string_view why) const;
+  // Records a problem because the mapping has no key that begins with `prefix`. throw_problems()
+  // leaves it out if the message of an unknown key recommends such a key.
+  void none_given(std::string_view prefix, std::string_view why) const;
   // Records the line "<place>: warning: <key>: <why>"; see warnings().
   void warn(std::string_view key, std::string_view why) const;
   // Accepts a key that this program does not use: counts it as read and, if it is present, records

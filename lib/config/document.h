@@ -52,7 +52,8 @@ class Document {
   std::shared_ptr<Node> root;
   std::vector<Error> problems;  // each with its place
   size_t left_out = 0;          // further problems, whose messages were not kept
-  // For each problem that is a missing key: its text and the path of the key.
+  // For each problem that is a missing key: its text and the path of the key. A path that ends in
+  // '*' stands for the keys that begin like it, of which one is missing.
   std::map<std::string, std::string> missing;
   // The paths that messages about unknown keys recommend. If one of them is missing, that is not a
   // separate problem.

@@ -9,6 +9,7 @@ namespace bv {
 namespace {
 
 constexpr double kMostSteps = 0x1p53;
+constexpr std::string_view kUnits[] = {"_steps", "_examples", "_epochs", "_percent"};
 
 struct DurationUnit {
   std::string key;
@@ -29,13 +30,12 @@ double in_range(const Config& config, const std::string& key, double steps) {
 std::optional<DurationUnit> given_unit(const Config& config, std::string_view name,
                                        const RunLength& length, std::source_location where) {
   std::optional<DurationUnit> given;
-  for (const char* suffix : {"_steps", "_examples", "_epochs", "_percent"}) {
-    const std::string key = std::string(name) + suffix;
+  for (const std::string_view unit : kUnits) {
+    const std::string key = fmt::format("{}{}", name, unit);
     const std::optional<double> value = config.maybe<double>(key, where);
     if (!value || *value < 0) continue;
     if (given) config.fail(key, fmt::format("give only one of {} and {}", given->key, key));
     given = DurationUnit{key, *value, std::nullopt};
-    const std::string_view unit = suffix;
     if (unit == "_steps") given->steps = in_range(config, key, *value);
     if (unit == "_examples" && length.batch_size > 0) {
       given->steps = *value / static_cast<double>(length.batch_size);
@@ -47,7 +47,8 @@ std::optional<DurationUnit> given_unit(const Config& config, std::string_view na
       if (*value > 1) {
         config.fail(key, fmt::format("must be in [0, 1], got {} (a fraction, not 0..100)", *value));
       }
-      if (length.total_steps > 0) given->steps = *value * static_cast<double>(length.total_steps);
+      if (length.total_steps > 0 || length.no_training)
+        given->steps = *value * static_cast<double>(length.total_steps);
     }
     if (given->steps && unit != "_steps") {
       given->steps = static_cast<double>(round_steps(in_range(config, key, *given->steps)));
@@ -86,6 +87,21 @@ std::optional<int64_t> duration_steps(const Config& config, std::string_view nam
                 fmt::format("must be a whole number of steps, got {}", *steps));
   }
   return static_cast<int64_t>(*steps);
+}
+
+void missing_duration(const Config& config, std::string_view name, std::string_view why,
+                      bool in_seconds) {
+  std::vector<std::string_view> units(std::begin(kUnits), std::end(kUnits));
+  if (in_seconds) units.emplace_back("_seconds");
+  for (const std::string_view unit : units) {
+    const std::string key = fmt::format("{}{}", name, unit);
+    if (!config.has(key)) continue;
+    const auto value = config.maybe<double>(key);
+    if (value && *value < 0)
+      config.problem(key, fmt::format("must not be negative, got {}", *value));
+    return;
+  }
+  config.none_given(fmt::format("{}_", name), why);
 }
 
 std::optional<Every> duration_every(const Config& config, std::string_view name,

@@ -24,6 +24,8 @@ struct RunLength {
   // A number above is a placeholder for one that is missing or wrong in the config, so that the
   // other keys can be read. Comparisons between durations are then meaningless.
   bool made_up = false;
+  // total_steps is 0 because nothing is trained, not because it is unknown.
+  bool no_training = false;
 };
 
 // Rounds as big_vision's `steps` does: 0 for 0, otherwise half to even and at least 1.
@@ -40,6 +42,12 @@ std::optional<int64_t> duration_steps(const Config& config, std::string_view nam
 std::optional<double> duration_real(const Config& config, std::string_view name,
                                     const RunLength& length,
                                     std::source_location where = std::source_location::current());
+
+// Records a problem because the duration `name` is required but not given: its value is negative, or
+// `why`. Does nothing if a key of it has a problem already, or is misspelt. `in_seconds`: x_seconds is
+// a key of it, too.
+void missing_duration(const Config& config, std::string_view name, std::string_view why,
+                      bool in_seconds = false);
 
 // An interval in steps or in seconds.
 struct Every {

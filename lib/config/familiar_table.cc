@@ -44,6 +44,7 @@ optax | wd weight_decay | wd | weight decay is 'wd' at the top level
 optax | betas beta beta1 beta2 | optax.b1 | these are 'b1' and 'b2' here
 optax | epsilon | optax.eps | this is 'eps' here
 optax | name type | optax_name | the optimizer is 'optax_name' at the top level
+early_stop | patience | early_stop.patience_epochs | write 'patience_epochs', or 'patience_steps'
 schedule | warmup | schedule.warmup_steps | write 'warmup_steps', 'warmup_epochs' or 'warmup_percent'
 schedule | cooldown | schedule.cooldown_steps | write 'cooldown_steps', 'cooldown_epochs' or 'cooldown_percent'
 schedule | type name kind scheduler schedule | schedule.decay_type | this is 'decay_type' here

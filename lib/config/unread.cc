@@ -132,7 +132,10 @@ Error Config::error_of_unread(const Node::Entry& entry,
     return unknown(mapping->empty() ? ": it belongs at the top level"
                                     : fmt::format(": it belongs below '{}'", *mapping));
   }
-  if (!near.empty()) return unknown(meant);
+  if (!near.empty()) {
+    document_->recommended.insert(join_path(path_, near));
+    return unknown(meant);
+  }
   if (known.empty()) return unknown("; none is known here");
   return unknown("; known here: " + nearest_names(entry.key, known, "bvtrain --explain lists all"));
 }

@@ -46,6 +46,7 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
   length.made_up = length.data_size == 0;
   if (length.made_up) length.data_size = length.batch_size;
   length.total_steps = duration_steps(config, "total", length).value_or(1);
+  length.no_training = length.total_steps == 0;
   return length;
 }
 

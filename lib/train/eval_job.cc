@@ -168,9 +168,20 @@ std::string claim_metric(const std::string& metric, const std::string& evaluator
                      metric, of_training ? "the training" : fmt::format("evaluator '{}'", owner));
 }
 
+bool lacks_name(const Config& evals) {
+  const auto keys = {"type", "pp_fn", "loss_name"};
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const char* key) { return evals.has(key) && !evals.is_map(key); });
+}
+
 std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
                                 const RunLength& length) {
   std::vector<EvalJob> jobs;
+  if (lacks_name(evals)) {
+    evals.mark_read();
+    evals.problem("", "an evaluator needs a name: write 'evals: {val: {type: ..., ...}}'");
+    return jobs;
+  }
   for (const auto& item : evals.items()) {
     const std::string& name = item.first;
     const Config& config = item.second;

@@ -51,6 +51,9 @@ using MetricOwners = std::map<std::string, std::string>;
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners);
 
+// Whether `evals` itself has the keys of an evaluator: its name was forgotten.
+bool lacks_name(const Config& evals);
+
 // Returns all entries of `evals` in alphabetical order, which is also the order in which they run.
 // Records problems with the config. These include metrics of the same name, as far as evaluators
 // know the names before they run. Opens no data except that of evaluators that are not sound.

@@ -134,23 +134,23 @@ void Recipe::read_length() {
   length.made_up = length.batch_size == 0 || length.data_size == 0;
   if (length.batch_size == 0) length.batch_size = loader.ranks;
   if (length.data_size == 0) length.data_size = length.batch_size;
+  std::optional<int64_t> total;
   attempt(config, [&] {
-    const size_t problems = problem_count(config);
-    const auto total = duration_steps(config, "total", length);
-    length.made_up |= !total;
-    length.total_steps = total.value_or(1);
-    if (!total && problem_count(config) == problems && !given_wrongly(config, "total_")) {
-      config.fail(
-          "",
-          "the length of training is missing: give total_steps, total_epochs or total_examples");
-    }
+    total = duration_steps(config, "total", length);
+    if (!total)
+      missing_duration(config, "total",
+                       "the length of training is missing: give total_steps, total_epochs or "
+                       "total_examples");
   });
+  length.made_up |= !total;
+  length.total_steps = total.value_or(1);
+  length.no_training = total == 0;
   attempt(config, [&] {
-    const size_t problems = problem_count(config);
     log_training = duration_every(config, "log_training", length);
-    if (!log_training && problem_count(config) == problems &&
-        !given_wrongly(config, "log_training_"))
-      config.fail("", "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing");
+    if (!log_training)
+      missing_duration(config, "log_training",
+                       "log_training_steps (or _epochs, _examples, _percent, _seconds) is missing",
+                       /*in_seconds=*/true);
   });
   // ckpt_steps, keep_ckpt_steps and the same in other units: Trainer::plan_step() applies them.
   attempt(config, [&] { ckpt = duration_every(config, "ckpt", length); });

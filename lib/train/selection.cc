@@ -166,12 +166,13 @@ bool is_by_eval(const Config& series) {
 EarlyStop read_early_stop(const Config& config, const std::vector<EvalJob>& jobs,
                           const RunLength& length) {
   EarlyStop stop;
-  const size_t problems = problem_count(config);
   const auto patience = duration_steps(config, "patience", length);
-  if (!patience && problem_count(config) == problems)
-    config.problem("", "the patience is missing: give patience_epochs, or another unit");
+  if (!patience)
+    missing_duration(config, "patience",
+                     "the patience is missing: give patience_epochs, or another unit");
   stop.patience = patience.value_or(1);
-  if (patience && *patience < 1) config.problem("", "the patience must be positive");
+  if (patience && *patience < 1 && !length.no_training)
+    config.problem("", "the patience must be positive");
   stop.min_delta = config.get<double>("min_delta", 0.0);
   if (stop.min_delta < 0)
     config.problem("min_delta", fmt::format("must be at least 0, got {}", stop.min_delta));
@@ -225,7 +226,8 @@ Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
                          const RunLength& length) {
   Selection selection;
   // An evaluator that could not be read is not among the jobs.
-  if (config.section("evals").items().size() != jobs.size()) {
+  const Config evals = config.section("evals");
+  if (lacks_name(evals) || evals.items().size() != jobs.size()) {
     for (const char* key : {"best", "early_stop"}) config.mark_read(key);
     return selection;
   }

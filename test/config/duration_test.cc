@@ -96,6 +96,9 @@ TEST_CASE("a wrong duration gives one line") {
   CHECK(line("log_percent: 0.5\n", {10, 100, 0}) ==
         "x.yaml:1:14: error: log_percent: cannot be used here: the total number of steps is not "
         "known (give log_steps)");
+  // Nothing is trained: the number of steps is known to be 0.
+  CHECK(line("log_percent: 0.5\n", {.batch_size = 10, .data_size = 100, .no_training = true})
+            .empty());
   CHECK(line("log_epochs: 1e30\n") == "x.yaml:1:13: error: log_epochs: too long: 1e+31 steps");
   CHECK(line("log_steps: many\n").empty());  // collected, not thrown
   const Config c = duration("log_seconds: 5\n");
