@@ -5,6 +5,7 @@
 #include <cctype>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "lib/util/printable.h"
 
@@ -154,10 +155,15 @@ class YamlFault {
   }
 
   std::vector<Error> deeper(const YamlLine& other) const {
-    return {source_.error(line_.begin,
-                          fmt::format("'{}' is indented deeper than '{}' (line {}), which has a "
-                                      "value already: begin it in column {}",
-                                      line_.key(), other.key(), other.number + 1, other.column))};
+    std::string why = fmt::format(
+        "'{}' is indented deeper than '{}' (line {}), which has a value already: begin it in "
+        "column {}",
+        line_.key(), other.key(), other.number + 1, other.column);
+    // The line between two neighbours may be the one that is out of place.
+    const auto neighbour = key_above(other);
+    if (neighbour && neighbour->column == line_.column)
+      why += fmt::format(", or '{}' in column {}", other.key(), line_.column);
+    return {source_.error(line_.begin, why)};
   }
 
   std::vector<Error> shallower(YamlLine other) const {
@@ -234,6 +240,33 @@ class YamlFault {
   const YamlLine line_;
 };
 
+// Explains the bracket at `bracket`, which is in a value without quotes and within other brackets.
+Error explain_bracket_in_value(const SourceText& source, size_t bracket) {
+  const std::string_view text = source.text();
+  size_t begin = text.find_last_of(",[{\n", bracket - 1) + 1;
+  if (const size_t colon = text.substr(0, bracket).rfind(": "); colon != kNowhere && colon >= begin)
+    begin = colon + 2;
+  begin = text.find_first_not_of(' ', begin);
+  const size_t close = text.find_first_of("]}\n", bracket);
+  const size_t end = std::min(text.find_first_of(",]}\n", close + 1), text.size());
+  std::string value(close == kNowhere ? "" : text.substr(begin, end - begin));
+  bool typographic = false;
+  for (const std::string_view quote : {"\u201c", "\u201d", "\u2018", "\u2019"}) {
+    for (size_t at = value.find(quote); at != std::string::npos; at = value.find(quote)) {
+      value.erase(at, quote.size());
+      typographic = true;
+    }
+  }
+  std::string why =
+      typographic
+          ? "typographic quotes do not quote a value"
+          : fmt::format("within brackets, a value with '{}' must be in quotes", text[bracket]);
+  constexpr size_t kLongest = 40;
+  if (!value.empty() && value.size() <= kLongest && value.find_first_of("\"\n") == kNowhere)
+    why += fmt::format(": write \"{}\"", printable(value));
+  return source.error(begin, why);
+}
+
 }  // namespace
 
 std::vector<Error> explain_yaml_fault(const SourceText& source, size_t where,
@@ -243,19 +276,28 @@ std::vector<Error> explain_yaml_fault(const SourceText& source, size_t where,
 
 Error explain_open_bracket(const SourceText& source, size_t open) {
   int depth = 0;
-  char quote = '\0', before = '\0';
+  char quote = '\0', last = '\0';
+  size_t quoted = 0;  // where that quote begins
   bool comment = false;
   const std::string_view text = source.text().substr(open);
   for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
+    const char c = text[i], before = std::exchange(last, c);
     comment = c == '\n' ? false : comment || (quote == '\0' && c == '#' && before == ' ');
-    before = c;
     if (comment) continue;
+    const bool begins = std::string_view("\0 \t\r\n,:[{", 9).find(before) != kNowhere;
     if (quote != '\0') {
-      if (c == quote) quote = '\0';
-    } else if (c == '\'' || c == '"') {
+      if (c != quote || (quote == '"' && before == '\\')) continue;
+      // It closes a quote of an earlier line, but more text follows: it was to open one.
+      const std::string_view inside = text.substr(quoted, i - quoted), rest = text.substr(i + 1);
+      if (inside.find('\n') != kNowhere && rest.find_first_of(" ,:]}\r\n") != 0)
+        return source.error(open + quoted, "a quote that is never closed");
+      quote = '\0';
+    } else if (begins && (c == '\'' || c == '"')) {
       quote = c;
+      quoted = i;
     } else if (c == '[' || c == '{') {
+      if (!begins && std::string_view("$]}'\"").find(before) == kNowhere)
+        return explain_bracket_in_value(source, open + i);
       ++depth;
     } else if ((c == ']' || c == '}') && --depth == 0) {
       const bool variable = text.substr(0, i).find("${") != kNowhere;
@@ -265,6 +307,7 @@ Error explain_open_bracket(const SourceText& source, size_t open) {
                            "between them");
     }
   }
+  if (quote != '\0') return source.error(open + quoted, "a quote that is never closed");
   return source.error(open, "a bracket that is never closed");
 }
 
