@@ -24,6 +24,12 @@ bool absent(const std::shared_ptr<Node>& node) {
   return node == nullptr || node->kind == Node::Kind::null;
 }
 
+// Where an entry without a value is written: the mark of an empty value may be in the next line.
+const Place& place_of(const Node::Entry& entry) {
+  const bool from_file = entry.value->place.line > 0;
+  return from_file ? entry.place : entry.value->place;
+}
+
 // Whether a message about an unknown key recommends the key at `path`, or one that begins like
 // `path` if that ends in '*'.
 bool recommends(const Document& document, std::string_view path) {
@@ -104,7 +110,10 @@ void Config::missing(std::string_view key, std::string_view type) const {
     document_->incomplete.insert(path_);  // the message says that there may be more keys
     give_up(error_of_unread(entry, {std::string(key)}));
   }
-  const Error error = error_at(node_->place, key, "", fmt::format("missing: {} is required", type));
+  const Node::Entry* empty = node_->is_call ? nullptr : node_->entry(key);
+  const Error error = error_at(
+      empty == nullptr ? node_->place : place_of(*empty), key, "",
+      fmt::format("{}: {} is required", empty != nullptr ? "has no value" : "missing", type));
   document_->missing.emplace(error.what(), join_path(path_, key));
   give_up(error);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lib/config/key_table.h"
+#include "lib/input/class_map.h"
 #include "lib/optim/not_negative.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
@@ -133,7 +134,7 @@ std::vector<int> read_schedules(const Config& config, const std::vector<std::str
     found.push_back(match ? index[*match] : kFrozen);
   }
   if (!uncovered.empty()) {
-    config.fail("schedule", "no pattern matches " + join(uncovered, ", ") +
+    config.fail("schedule", "no pattern matches " + short_list(uncovered) +
                                 "; add an entry ['.*', {...}], or ['.*', null] to freeze the rest");
   }
   if (!names.empty() &&

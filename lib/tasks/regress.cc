@@ -217,7 +217,8 @@ class Regress : public Task {
                               loss_));
     }
     if (env.label_smoothing > 0)
-      throw Error(Exit::usage, "", "label_smoothing is for classes; task: regress has none");
+      throw Error(Exit::usage, env.smoothing_place,
+                  "label_smoothing is for classes; task: regress has none: remove it");
   }
 
   void add_buffers(Model& model, int64_t outputs) const override {

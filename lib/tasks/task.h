@@ -25,6 +25,7 @@ struct TaskEnv {
   std::string loss_name = "sigmoid_xent";  // the key `loss`
   Place loss_place = {};                   // where `loss` is written, for messages
   double label_smoothing = 0;              // the key `label_smoothing`, in [0, 1)
+  Place smoothing_place = {};              // where `label_smoothing` is written
   int64_t num_classes = 0;                 // of the model; 0: not known
   // The feature of the training data from which input.pp makes `labels`. label_counts() is about
   // the feature "label".

@@ -189,6 +189,7 @@ void Recipe::read_task() {
   env.loss_name = config.get("loss", default_loss(name));
   env.loss_place = config.place("loss");
   env.label_smoothing = config.get<double>("label_smoothing", 0.0);
+  env.smoothing_place = config.place("label_smoothing");
   if (!(env.label_smoothing >= 0 && env.label_smoothing < 1)) {
     config.problem("label_smoothing",
                    fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));

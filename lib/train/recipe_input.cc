@@ -383,6 +383,11 @@ void Recipe::count_classes(const Config& input) {
                       "the labels from '{}'; give a number",
                       inputs_[0].training.pp->made_from("labels")));
     }
+    if (data_env_.synthetic && count < 1) {
+      config.fail("num_classes",
+                  "'auto' counts the classes of the data, which --synthetic does not read; give a "
+                  "number, e.g. --set num_classes=10");
+    }
     if (count < 1 || count > kMostUnnamed) {
       config.fail("num_classes",
                   "'auto' needs training data that names its classes, or whose labels are known "

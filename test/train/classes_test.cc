@@ -46,6 +46,15 @@ Lines warnings_of(const Config& config) {
 
 }  // namespace
 
+TEST_CASE("the classes of generated data cannot be counted") {
+  const std::string digits = "{name: digits, split: train}";
+  CHECK(error_of([&] {
+          const Recipe recipe(config_of(digits, digits), /*synthetic=*/true, /*meta=*/true);
+        }) ==
+        "x.yaml:1:14: error: num_classes: 'auto' counts the classes of the data, which --synthetic "
+        "does not read; give a number, e.g. --set num_classes=10");
+}
+
 TEST_CASE("an evaluator's classes that training never has are warned of") {
   const TempFolder folder;
   for (const char* file : {"train/Cat/1", "train/Cat/2", "train/dog/1", "val/cat/1", "val/cat/2",
