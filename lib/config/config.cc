@@ -103,9 +103,10 @@ Error Config::error_at(const Place& place, std::string_view key, std::string_vie
 // one: it is probably misspelt.
 void Config::missing(std::string_view key, std::string_view type) const {
   for (const Node::Entry& entry : node_->map) {
-    if (document_->was_read(path_, entry.key) || nearest(entry.key, {std::string(key)}).empty()) {
-      continue;
-    }
+    const std::vector<std::string> wanted = {std::string(key)};
+    const std::string near =
+        node_->is_call ? meant_argument(entry.key, wanted) : nearest(entry.key, wanted);
+    if (document_->was_read(path_, entry.key) || near.empty()) continue;
     document_->report(path_, entry.key);
     document_->incomplete.insert(path_);  // the message says that there may be more keys
     give_up(error_of_unread(entry, {std::string(key)}));

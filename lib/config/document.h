@@ -80,6 +80,10 @@ std::string explain_lines(const Document& document);
 // method='bilinear')". Unless `complete`, it ends in "..." for arguments that were not read yet.
 std::string call_signature(const Document& document, const std::string& path, bool complete);
 
+// Returns the argument of a call for which `name` probably stands: the nearest of those `known`, or
+// the one that ends in it, as crop_size for size. "" if there is none.
+std::string meant_argument(std::string_view name, const std::vector<std::string>& known);
+
 // If `entry` of `mapping` is the rest of an unquoted value that a ',' cut off, returns the entry
 // that has the value; else null. To YAML, {pp: resize(8, 8)} has the keys "pp" and "8)".
 const Node::Entry* cut_entry(const Node& mapping, const Node::Entry& entry);

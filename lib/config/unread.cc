@@ -106,9 +106,20 @@ std::string call_signature(const Document& document, const std::string& path, bo
   return fmt::format("{}({})", shown_path(path), arguments);
 }
 
+std::string meant_argument(std::string_view name, const std::vector<std::string>& known) {
+  if (const std::string near = nearest(name, known); !near.empty()) return near;
+  const auto ends = [&](const std::string& other) {
+    return other.ends_with(fmt::format("_{}", name));
+  };
+  return std::count_if(known.begin(), known.end(), ends) == 1
+             ? *std::find_if(known.begin(), known.end(), ends)
+             : "";
+}
+
 Error Config::error_of_unread(const Node::Entry& entry,
                               const std::vector<std::string>& known) const {
-  const std::string near = nearest(entry.key, known);
+  const std::string near =
+      node_->is_call ? meant_argument(entry.key, known) : nearest(entry.key, known);
   const std::string meant = near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
   if (node_->is_call) {
     const bool complete = !document_->incomplete.contains(path_);

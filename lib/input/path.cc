@@ -6,6 +6,22 @@
 #include <cstring>
 
 namespace bv {
+namespace {
+
+// Records a problem if `path` begins with a '~' or '$NAME', which only a shell replaces.
+void refuse_shell(const Config& config, std::string_view key, const std::string& path) {
+  const std::string first = path.substr(0, path.find('/'));
+  struct stat info;
+  if ((first[0] != '~' && first[0] != '$') || stat(first.c_str(), &info) == 0) return;
+  const std::string name = first == "~" ? "HOME" : first[0] == '$' ? first.substr(1) : "";
+  const bool in_file = config.place(key).line > 0 && !name.empty() && !name.starts_with('{');
+  config.fail(
+      key, fmt::format("'{}' is not expanded: {}", first,
+                       in_file ? fmt::format("write '${{{}}}{}'", name, path.substr(first.size()))
+                               : "write the whole path"));
+}
+
+}  // namespace
 
 std::optional<std::string> maybe_path(const Config& config, std::string_view key) {
   const auto path = config.maybe<std::string>(key);
@@ -18,6 +34,7 @@ std::optional<std::string> maybe_path(const Config& config, std::string_view key
     }
   }
   if (path->empty()) config.fail(key, "is empty");
+  refuse_shell(config, key, *path);
   return path;
 }
 
