@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lib/config/document.h"
+#include "lib/config/familiar_words.h"
 #include "lib/config/node.h"
 #include "lib/util/text.h"
 
@@ -169,7 +170,8 @@ std::string Config::word(std::string_view key, std::string_view fallback,
   const std::string value = get(key, std::string(fallback), where);
   if (value == fallback || std::find(words.begin(), words.end(), value) != words.end())
     return value;
-  const std::string near = nearest(value, words);
+  const FamiliarWord familiar = familiar_name(key, value, words);
+  const std::string near = familiar.ours.empty() ? nearest(value, words) : familiar.ours;
   problem(key, fmt::format("expected one of {}, got '{}'{}", join(words, ", "), printable(value),
                            near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
   return std::string(fallback);

@@ -193,12 +193,30 @@ top | one_off_evaluate | - | 'bvtrain eval --workdir DIR' evaluates the checkpoi
 top | random_mode_train random_mode_eval | - | there is no choice of random modes: each example has its own
     random numbers, from 'seed' and its position; leave it out
 top | legacy_random_seed_behavior | - | all random numbers depend only on 'seed'; leave it out
-top | best_model_eval_metric metric_for_best_model monitor | best.metric | write 'best: {metric: val/prec@1}'
+top | best_model_eval_metric metric_for_best_model monitor eval_metric | best.metric | write 'best: {metric:
+    val/prec@1}'
 top | best_model_eval_metric_higher_is_better greater_is_better | best.higher_is_better | write 'best: {metric:
     val/loss, higher_is_better: false}'; it may be omitted if the metric's name implies it
 top | save_best save_best_only load_best_model_at_end | - | write 'best: {metric: val/prec@1, higher_is_better:
     true}'
 top | restore_path restore_dir | resume | this is 'resume' here, or 'model_init' for only the weights
+
+# timm's train.py: words that are a key as well as a flag
+top | layer_decay | - | there is no layer-wise decay; 'lr_mults' scales the learning rate by name
+top | min_lr warmup_lr | - | a schedule multiplies 'lr': its warm-up begins at 0, 'decay_type: linear' ends at
+    'end', and 'cosine' ends at 0
+top | decay_epochs decay_milestones decay_rate | - | write 'schedule: {decay_type: stair, steps: [...], mults:
+    [...]}'
+top | clip_mode | - | gradients are clipped by their norm only, 'grad_clip_norm'
+top | hflip | - | this is the op 'flip_lr' of 'input.pp'; its probability is 0.5
+top | vflip color_jitter reprob remode recount aug_splits jsd_loss drop_block | - | there is no such
+    augmentation; 'bvtrain --list ops' prints all
+top | cutmix_minmax mixup_prob mixup_switch_prob mixup_mode mixup_off_epoch | - | there is no cutmix, and
+    'mixup: {p: ...}' has no other arguments
+top | sync_bn dist_bn split_bn | - | batch norm uses the statistics of the whole batch; leave it out
+top | channels_last torchscript torchcompile fuser fast_norm no_prefetcher pin_mem use_multi_epochs_loader
+    log_wandb | - | there is no equivalent; leave it out
+top | tta | - | evaluators have it: 'evals: {val: {tta: {mirror: true}, ...}}'
 
 # flags of the command line. Keys of the top level are looked up above.
 flag | output_dir out_dir outdir output save_dir log_dir logdir checkpoint_dir work_dir run_dir exp_dir
@@ -242,25 +260,13 @@ flag | opt_eps | optax.eps | -
 flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not
     multiply 'wd'; for SGD also divide it by 1 - momentum
 flag | opt_betas | - | write --set optax.b1=0.9 --set optax.b2=0.999
-flag | clip_mode | - | gradients are clipped by their norm only, 'grad_clip_norm'
-flag | layer_decay | - | there is no layer-wise decay; 'lr_mults' scales the learning rate by name
-flag | min_lr warmup_lr | - | a schedule multiplies 'lr': its warm-up begins at 0, 'decay_type: linear' ends at
-    'end', and 'cosine' ends at 0
-flag | decay_epochs decay_milestones decay_rate | - | write 'schedule: {decay_type: stair, steps: [...], mults:
-    [...]}'
 flag | patience_epochs | - | there is no schedule that waits for a plateau; 'early_stop' ends a run
 flag | no_aug | - | all augmentation is in 'input.pp'
 flag | scale ratio | - | the op 'inception_crop(224, area_min=8)' of 'input.pp' has percentages of the area; its
     ratio is 0.75 to 1.33
-flag | hflip | - | this is the op 'flip_lr' of 'input.pp'; its probability is 0.5
-flag | vflip color_jitter reprob remode recount aug_splits jsd_loss drop_block | - | there is no such
-    augmentation; 'bvtrain --list ops' prints all
 flag | aa | - | this is an op of 'input.pp' here: "...|randaug(2, 10)|..."
 flag | mixup | mixup.p | -
-flag | cutmix_minmax mixup_prob mixup_switch_prob mixup_mode mixup_off_epoch | - | there is no cutmix, and
-    'mixup: {p: ...}' has no other arguments
 flag | bce_loss | - | write --set loss=sigmoid_xent, which sums over the classes; timm's is their mean
-flag | sync_bn dist_bn split_bn | - | batch norm uses the statistics of the whole batch; leave it out
 flag | model_ema | - | write --set ema.decay=0.9998
 flag | checkpoint_hist | max_checkpoints_to_keep | -
 flag | recovery_interval | ckpt_steps | -
@@ -268,8 +274,6 @@ flag | eval_metric | - | write --set 'best={metric: val/prec@1}', with the name 
 flag | experiment | - | the folder of a run is '--workdir DIR'
 flag | amp amp_dtype | - | write --set precision=bf16; by default it is used where it is faster than
     float32
-flag | channels_last torchscript torchcompile fuser fast_norm no_prefetcher pin_mem use_multi_epochs_loader
-    log_wandb | - | there is no equivalent; leave it out
 flag | local_rank | - | '--devices', torchrun, slurm or mpirun start the processes
 )";
 
@@ -321,6 +325,8 @@ evaluator | fewshot few_shot linear_probe | fewshot_lsr | -
 evaluator | knn_classifier nearest_neighbors k_nn | knn | -
 evaluator | ece | calibration | -
 task | classification image_classification | classify | -
+precision | float16 fp16 f16 half 16 bfloat16 amp mixed | bf16 | -
+precision | fp32 f32 float full single 32 | float32 | -
 )";
 
 const std::string_view kKeyPlaces = R"(
