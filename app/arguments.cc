@@ -4,10 +4,12 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "app/options.h"
 #include "app/standard_output.h"
+#include "app/usage_text.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/config/config.h"
 #include "lib/config/familiar_words.h"
@@ -145,8 +147,20 @@ bool is_option(const std::string& word) {
          std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
+// Returns the error for "--set lr 3", where `word` is the "3"; nullopt if that is not the fault.
+std::optional<Error> set_without_equals(const std::vector<std::string>& args,
+                                        const std::string& word) {
+  for (size_t i = 0; i + 2 < args.size(); ++i) {
+    const std::string& key = args[i + 1];
+    if (args[i] != "--set" || args[i + 2] != word || key.find('=') != std::string::npos) continue;
+    return Error(Exit::usage, "--set " + key + " " + word,
+                 fmt::format("write --set {}={}", key, word));
+  }
+  return std::nullopt;
+}
+
 // Returns the error for a command line that CLI11 rejects. It names the unknown word, if there is
-// one; otherwise it is CLI11's message.
+// one.
 Error usage_error(const Commands& commands, const CLI::ParseError& error,
                   const std::vector<std::string>& args) {
   const CLI::App& command = *commands.back();
@@ -154,8 +168,11 @@ Error usage_error(const Commands& commands, const CLI::ParseError& error,
   std::vector<std::string> verbs;
   for (const CLI::App* verb : command.get_subcommands([](const CLI::App*) { return true; }))
     verbs.push_back(verb->get_name());
-  if (!verbs.empty() && !left.empty() && !left[0].starts_with("-"))
-    return {Exit::usage, full_name(commands), unknown_name_message("command", left[0], verbs)};
+  if (!verbs.empty() && !left.empty() && !left[0].starts_with("-")) {
+    return set_without_equals(args, left[0])
+        .value_or(Error(Exit::usage, full_name(commands),
+                        unknown_name_message("command", left[0], verbs)));
+  }
   for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
     const size_t equals = args[i].find('=');
     const std::string name = args[i].substr(0, equals);
@@ -169,7 +186,7 @@ Error usage_error(const Commands& commands, const CLI::ParseError& error,
                                                             : args[i].substr(equals + 1);
     return {Exit::usage, "bvtrain", unknown_option_message(command, name, value)};
   }
-  return {Exit::usage, "bvtrain", error.what()};
+  return {Exit::usage, "bvtrain", usage_text(error.what(), full_name(commands))};
 }
 
 // The environment variable of each option. They are hidden from CLI11 while it parses: it would
@@ -193,7 +210,10 @@ void assign_variable(CLI::Option& option, const std::string& variable) {
     option.add_result(value);
     option.run_callback();
   } catch (const CLI::ParseError& error) {
-    throw Error(Exit::usage, fmt::format("${}={}", variable, value), error.what());
+    const bool flag = option.get_items_expected_max() == 0;
+    throw Error(Exit::usage, fmt::format("${}={}", variable, value),
+                flag ? option.get_name() + ": expected true or false"
+                     : usage_text(error.what(), "bvtrain"));
   }
 }
 

@@ -122,6 +122,22 @@ TEST_CASE("an empty value is refused, as of an unset shell variable") {
   CHECK(run({"--version"}, {{"BVTRAIN_WORKDIR", ""}, {"BVTRAIN_NNODES", ""}}).code == 0);
 }
 
+TEST_CASE("a wrong command line is explained in plain words") {
+  CHECK(refused({"--config", "a.yaml", "--config", "b.yaml"}) ==
+        "bvtrain: error: --config: is given 2 times\n");
+  CHECK(refused({"--config", "a.yaml", "--max-restarts", "two"}) ==
+        "bvtrain: error: --max-restarts: 'two' is not a number from 0 to 1000000\n");
+  CHECK(refused({"--config"}) == "bvtrain: error: --config: needs a value\n");
+  CHECK(refused({"ckpt", "diff", "A"}) ==
+        "bvtrain: error: the argument B is missing; see bvtrain ckpt diff --help\n");
+  CHECK(refused({"export", "--format", "foo", "--workdir", "w"}) ==
+        "bvtrain: error: --format: expected one of npz, safetensors, timm, onnx, got 'foo'\n");
+  CHECK(refused({"--config", "a.yaml", "--set", "lr", "3"}) ==
+        "--set lr 3: error: write --set lr=3\n");
+  CHECK(refused({"--config", "a.yaml"}, {{"BVTRAIN_SYNTHETIC", "foo"}}) ==
+        "$BVTRAIN_SYNTHETIC=foo: error: --synthetic: expected true or false\n");
+}
+
 TEST_CASE("flags that print different things are not mixed") {
   const std::string config = source_file("configs/digits_cnn.yaml");
   CHECK(refused({"--config", config, "--explain", "--dry-run"}) ==

@@ -166,7 +166,7 @@ TEST_CASE("init refuses what it cannot use in one line, and writes nothing") {
         "one/cat/0.jpg: error: is a file; give the folder that holds the data\n");
   CHECK(line({"init", "one"}) ==
         "one: error: has images of one class only, 'cat': a classifier needs at least two\n");
-  CHECK(contains(line({"init"}), "folder is required"));
+  CHECK(contains(line({"init"}), "the argument FOLDER is missing; see bvtrain init --help"));
   CHECK(std::distance(std::filesystem::directory_iterator("."), {}) == 2);
 }
 

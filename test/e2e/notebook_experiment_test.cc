@@ -133,7 +133,7 @@ TEST_CASE("predict takes an evaluator's data, and refuses what it cannot use") {
        "bvtrain predict: error: give images, or --eval NAME for an evaluator's data\n"},
       {{"--eval", "test", "--outputs", "image"}, "--outputs image: error: needs --output F.npz\n"},
       {{"--eval", "test", "--first", "0"},
-       "bvtrain: error: --first: Value 0 not in range 1 to 1073741824\n"}};
+       "bvtrain: error: --first: '0' is not a number from 1 to 1073741824\n"}};
   for (const auto& [args, line] : refused) {
     const Finished finished = predict(args);
     CHECK(finished.code == 2);
