@@ -44,7 +44,9 @@ void check_flags(const Arguments& arguments, const std::string& format) {
     refuse("--outputs " + arguments.outputs, "needs --output F.npz");
   if (arguments.top > 0 && format == "npz")
     refuse(fmt::format("--top {}", arguments.top), "an npz holds the logits of all classes");
-  if (arguments.inputs.empty() == arguments.eval.empty())
+  if (!arguments.inputs.empty() && !arguments.eval.empty())
+    refuse("--eval " + arguments.eval, "takes the evaluator's data; give no images with it");
+  if (arguments.inputs.empty() && arguments.eval.empty())
     refuse("bvtrain predict", "give images, or --eval NAME for an evaluator's data");
   if (!arguments.eval.empty() && !arguments.weights.empty() && arguments.config.empty())
     refuse("--eval " + arguments.eval, "a weights file names no data; give --config or --workdir");

@@ -240,8 +240,10 @@ TEST_CASE("bvtrain replay finds the step, the examples and the activation that a
   INFO(folder_again.err);
   CHECK(nlohmann::json::parse(folder_again.out) == report);
   REQUIRE(f.train({}).code == 0);  // with nan: rollback
-  const Finished good = run({"replay", "--workdir", f.workdir, "--steps", "1"});
-  CHECK(good.code == 0);
+  const Finished finished = run({"replay", "--workdir", f.workdir, "--steps", "1"});
+  CHECK(finished.code == 2);
+  CHECK(contains(finished.err, f.workdir + ": error: its newest checkpoint is of the last step, "
+                                           "14: there is nothing to repeat\n"));
   CHECK(contains(run({"replay", "--workdir", f.dir / "none"}).err,
                  "has no checkpoint from which the run could be repeated\n"));
 }

@@ -130,7 +130,7 @@ TEST_CASE("predict takes an evaluator's data, and refuses what it cannot use") {
        "--eval tset: error: unknown evaluator 'tset' (did you mean 'test'?); known: test\n"},
       {{}, "bvtrain predict: error: give images, or --eval NAME for an evaluator's data\n"},
       {{"--eval", "test", "--input", "x.png"},
-       "bvtrain predict: error: give images, or --eval NAME for an evaluator's data\n"},
+       "--eval test: error: takes the evaluator's data; give no images with it\n"},
       {{"--eval", "test", "--outputs", "image"}, "--outputs image: error: needs --output F.npz\n"},
       {{"--eval", "test", "--first", "0"},
        "bvtrain: error: --first: '0' is not a number from 1 to 1073741824\n"}};

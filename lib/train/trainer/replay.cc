@@ -99,6 +99,11 @@ Replay replay(const Workdir& workdir, const std::vector<Override>& overrides, in
   result.first_step = checkpoint->step;
   const int64_t end = most_steps > 0 ? std::min(rerun.total_steps(), checkpoint->step + most_steps)
                                      : rerun.total_steps();
+  if (checkpoint->step >= end)
+    throw Error(Exit::usage, workdir.dir(),
+                fmt::format("its newest checkpoint is of the last step, {}: there is nothing to "
+                            "repeat",
+                            checkpoint->step));
   log::info("Repeating {} from step {} to step {}", workdir.dir(), checkpoint->step, end);
   while (rerun.step() < end && !result.bad) {
     result.bad = rerun.advance();
