@@ -75,6 +75,8 @@ def main():
             if name == "base":
                 base = config
                 continue
+            if "${" in text:  # a schema does not know the value of the variable
+                continue
             if not isinstance(config, dict) or not expected or not all(SEEN.search(line) for line in expected):
                 continue
             seen += 1

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -218,11 +219,23 @@ std::string one_in_words(const KeyType& type) {
 
 Json schema_of(const KeyType& type, const std::string& path);
 
+// Whether a string with '${NAME}' stands for a value of one of these types, which a string is not.
+bool may_be_variable(const std::vector<KeyType>& type) {
+  const auto has = [&](std::initializer_list<Kind> kinds) {
+    return std::any_of(type.begin(), type.end(), [&](const KeyType& option) {
+      return std::find(kinds.begin(), kinds.end(), option.kind) != kinds.end();
+    });
+  };
+  return has({Kind::boolean, Kind::integer, Kind::number, Kind::word}) &&
+         !has({Kind::text, Kind::any});
+}
+
 // The schema of one of several alternatives.
 Json any_of(const std::vector<KeyType>& type, const std::string& path) {
-  if (type.size() == 1) return schema_of(type[0], path);
   Json all = Json::array();
   for (const KeyType& option : type) all.push_back(schema_of(option, path));
+  if (may_be_variable(type)) all.push_back(variable_schema());
+  if (all.size() == 1) return all[0];
   return {{"anyOf", all}};
 }
 
@@ -285,6 +298,8 @@ std::string type_in_words(const std::vector<KeyType>& type) {
   }
   return words;
 }
+
+nlohmann::ordered_json variable_schema() { return {{"$ref", "#/definitions/variable"}}; }
 
 nlohmann::ordered_json type_schema(const std::vector<KeyType>& type, const std::string& path) {
   std::vector<KeyType> with_null = type;

@@ -29,7 +29,11 @@ std::vector<KeyType> parse_key_type(std::string_view text);
 // Returns "integer of at least 1, or auto".
 std::string type_in_words(const std::vector<KeyType>& type);
 
-// Returns a JSON Schema (draft 7) of a value. null is allowed too, because a key whose value is
+// Returns the schema of a string that contains an environment variable, '${NAME}'. The schema of a
+// config defines it.
+nlohmann::ordered_json variable_schema();
+
+// Returns a JSON Schema (draft 7) of a value. A value may be an environment variable. null is allowed too, because a key whose value is
 // null counts as absent. A mapping with a place becomes {"$ref": "#/definitions/<place>"}; `path`
 // is the place of a mapping that names none.
 nlohmann::ordered_json type_schema(const std::vector<KeyType>& type, const std::string& path);

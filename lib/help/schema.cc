@@ -37,7 +37,7 @@ Json selector_schema(const PluginKind& kind) {
   if (kind.mapping == "loss") {
     for (const char* name : kNumberLosses) names.push_back(name);
   }
-  if (!takes_other_names(kind)) return {{"enum", names}};
+  if (!takes_other_names(kind)) return {{"anyOf", {{{"enum", names}}, variable_schema()}}};
   for (const std::string& name : known_tfds_names()) names.push_back(name);
   return {{"anyOf", {{{"enum", names}}, {{"type", "string"}}}}};
 }
@@ -172,6 +172,9 @@ nlohmann::ordered_json config_schema() {
       definitions[mapping] = {{"type", "object"}};
   }
   schema.update(root);
+  definitions["variable"] = {{"description", "An environment variable."},
+                             {"type", "string"},
+                             {"pattern", "\\$\\{[A-Za-z_]"}};
   schema["definitions"] = definitions;
   return schema;
 }

@@ -169,6 +169,12 @@ TEST_CASE("the schema accepts every config of the repository and refuses wrong o
     // What is there to be included is only a part of a config.
     if (entry.path().extension() == ".yaml" && !contains(file, "/include/")) argv.push_back(file);
   }
+  write(
+      dir / "variables.yaml",
+      "num_classes: ${N:-10}\ntotal_steps: ${S}\nlog_training_steps: 1\nmodel_name: ${MODEL}\n"
+      "optax_name: sgd\nlr: ${LR}\n"
+      "input: {data: {name: digits}, batch_size: '${B:-8}', shuffle: '${SHUFFLE}', pp: flip_lr}\n");
+  argv.push_back(dir / "variables.yaml");
   const Finished finished = program(argv);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 0);

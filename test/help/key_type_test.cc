@@ -37,23 +37,29 @@ TEST_CASE("a type is said in words") {
 }
 
 TEST_CASE("a type as JSON Schema allows the same values, and null for an absent key") {
-  CHECK(schema("int >= 1") == R"({"anyOf":[{"type":"integer","minimum":1.0},{"type":"null"}]})");
-  CHECK(schema("float > 0") ==
-        R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0},{"type":"null"}]})");
-  CHECK(schema("float 0..1") ==
-        R"({"anyOf":[{"type":"number","minimum":0.0,"maximum":1.0},{"type":"null"}]})");
+  CHECK(
+      schema("int >= 1") ==
+      R"({"anyOf":[{"type":"integer","minimum":1.0},{"type":"null"},{"$ref":"#/definitions/variable"}]})");
+  CHECK(
+      schema("float > 0") ==
+      R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0},{"type":"null"},{"$ref":"#/definitions/variable"}]})");
+  CHECK(
+      schema("float 0..1") ==
+      R"({"anyOf":[{"type":"number","minimum":0.0,"maximum":1.0},{"type":"null"},{"$ref":"#/definitions/variable"}]})");
   CHECK(
       schema("float 0<..<1") ==
-      R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0,"exclusiveMaximum":1.0},{"type":"null"}]})");
-  CHECK(schema("'gap' | 'false'") ==
-        R"({"anyOf":[{"const":"gap"},{"const":false},{"type":"null"}]})");
-  CHECK(schema("'0'") == R"({"anyOf":[{"enum":["0",0]},{"type":"null"}]})");
+      R"({"anyOf":[{"type":"number","exclusiveMinimum":0.0,"exclusiveMaximum":1.0},{"type":"null"},{"$ref":"#/definitions/variable"}]})");
+  CHECK(
+      schema("'gap' | 'false'") ==
+      R"({"anyOf":[{"const":"gap"},{"const":false},{"type":"null"},{"$ref":"#/definitions/variable"}]})");
+  CHECK(schema("'0'") ==
+        R"({"anyOf":[{"enum":["0",0]},{"type":"null"},{"$ref":"#/definitions/variable"}]})");
   CHECK(schema("map") == R"({"anyOf":[{"$ref":"#/definitions/the.path"},{"type":"null"}]})");
   CHECK(schema("map of input.data") ==
         R"({"anyOf":[{"$ref":"#/definitions/input.data"},{"type":"null"}]})");
   CHECK(
       schema("list of [string, float]") ==
-      R"({"anyOf":[{"type":"array","items":{"type":"array","items":[{"type":["string","number","boolean"]},{"type":"number"}],"minItems":2,"maxItems":2}},{"type":"null"}]})");
+      R"({"anyOf":[{"type":"array","items":{"type":"array","items":[{"type":["string","number","boolean"]},{"anyOf":[{"type":"number"},{"$ref":"#/definitions/variable"}]}],"minItems":2,"maxItems":2}},{"type":"null"}]})");
   CHECK(
       schema("map of map of evals.*") ==
       R"({"anyOf":[{"type":"object","additionalProperties":{"anyOf":[{"$ref":"#/definitions/evals.*"},{"type":"null"}]}},{"type":"null"}]})");
