@@ -47,6 +47,7 @@ Failure failure_at_hand() {
 int fail(const Failure& failure) {
   log::clear_progress();
   log::flush();
+  std::fflush(stdout);  // they may be the same file: what was printed before comes first
   std::fprintf(stderr, "%s\n", failure.line.c_str());
   abort_group(failure.code, failure.line);  // does not return in a group
   return static_cast<int>(failure.code);

@@ -106,6 +106,7 @@ grid_check_arguments() {
       --config=*) config=${grid_rest[i]#--config=} ;;
     esac
   done
+  [[ -z $config || (-r $config && ! -d $config) ]] || grid_fail "$config: no such file"
   mkdir -p "$grid_out" || exit 5
   now=$(mktemp "$note.XXXXXX") || exit 5
   {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstring>
 #include <set>
 
 #include "lib/config/familiar_words.h"
@@ -10,6 +12,7 @@
 #include "lib/help/exit_codes.h"
 #include "lib/help/wrap.h"
 #include "lib/util/error.h"
+#include "lib/util/parse_count.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -158,6 +161,21 @@ std::string describe_exit_code(const ExitText& code) {
                      wrap(std::string(code.meaning), "  ", "  "));
 }
 
+// Describes 128 + n, the exit code of a process that the signal n has killed; "" for other words.
+std::string describe_signal_code(const std::string& word) {
+  constexpr int kBase = 128, kLast = 64;
+  const auto code = parse_count<int>(word);
+  if (!code || *code <= kBase || *code > kBase + kLast) return "";
+  const int signal = *code - kBase;
+  const char* reason = ::strsignal(signal);
+  std::string meaning = fmt::format("A process of the run was killed by signal {} ({}).", signal,
+                                    reason == nullptr ? "unknown" : reason);
+  if (signal == SIGKILL)
+    meaning += " Often the system ran out of memory: lower input.batch_size or input.threads.";
+  return fmt::format("{}: the exit code for 'killed by a signal'\n\n{}\n", word,
+                     wrap(meaning, "  ", "  "));
+}
+
 std::string describe_flag(const FlagText& flag, const VerbText& verb) {
   std::string text =
       fmt::format("{}: {}\n\n{}\n", join(flag.names, ", "),
@@ -274,6 +292,7 @@ std::string help_on(const std::string& word, const CommandLine& command_line) {
     for (const ExitText& code : exit_codes()) append(text, describe_exit_code(code));
   }
   append(text, describe_commands_and_flags(word, command_line));
+  if (text.empty()) text = describe_signal_code(word);
   if (text.empty()) text = familiar(word);
   if (text.empty()) text = describe_value(word);
   if (!text.empty()) return text;

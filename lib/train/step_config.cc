@@ -99,11 +99,12 @@ int64_t read_bucket_bytes(const Config& config) {
 // Reads what to do after a step with non-finite values.
 void read_nan(const Config& config, StepConfig& step) {
   const std::string nan = config.word("nan", "stop", {"stop", "skip", "rollback"});
-  const auto limit = config.get<int64_t>("nan_limit", 10);
+  constexpr int64_t kDefaultLimit = 10;
+  const auto limit = config.get<int64_t>("nan_limit", kDefaultLimit);
   if (limit < 0) config.problem("nan_limit", fmt::format("must be at least 0, got {}", limit));
   if (nan != "stop")
     step.nan_limit = limit;
-  else if (config.has("nan_limit"))
+  else if (limit != kDefaultLimit)  // the config.yaml of a run gives the default
     config.warn("nan_limit", "has no effect without nan: skip or rollback");
   step.rolls_back = nan == "rollback";
   const auto examples = config.maybe<int64_t>("rollback_examples");

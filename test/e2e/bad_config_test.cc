@@ -191,6 +191,10 @@ TEST_CASE("all problems of a file come at once, and with --explain beside what w
   const Finished explained = bad.refuse(config, {"--explain"});
   CHECK(bad.here(explained.err) == told);
   CHECK(explained.out.find("\ninput.batch_size ") != std::string::npos);
+  // In one file the problems follow the table.
+  const std::string line = "\"$BVTRAIN\" --config '" + (bad.dir / "c.yaml") + "' --explain 2>&1";
+  const Finished together = Process("/bin/sh", {"/bin/sh", "-c", line}, {}).wait();
+  CHECK(bad.here(together.out).ends_with("\n" + told));
 }
 
 }  // namespace bv::test

@@ -77,6 +77,9 @@ TEST_CASE("help explains names, kinds, exit codes, commands, flags and words of 
   CHECK(contains(help({"optimizers"}), "  scale_by_adam  "));
   CHECK(contains(help({"75"}), "75: the exit code for 'stopped early'\n"));
   CHECK(contains(help({"exit", "codes"}), "143: the exit code"));
+  CHECK(contains(help({"137"}),
+                 "137: the exit code for 'killed by a signal'\n\n  A process of the "
+                 "run was killed by signal 9 (Killed)."));
   CHECK(contains(help({"--workdir"}), "BVTRAIN_WORKDIR"));
   CHECK(contains(help({"predict"}), "predict: a command\n"));
   const std::string epochs = help({"epochs"});

@@ -120,6 +120,7 @@ TEST_CASE("a run's files") {
     const Finished again = run({"--config", out + "/config.yaml", "--workdir", dir / "again"});
     INFO(again.err);
     REQUIRE(again.code == 0);
+    CHECK_FALSE(contains(again.err, "has no effect"));
     CHECK(repeatable_rows(dir / "again") == repeatable_rows(out));
   }
   SECTION("TensorBoard reads the same numbers") {

@@ -219,6 +219,9 @@ TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
     args.insert(args.begin(), {"--config", "c.yaml", "--out", dir / "out"});
     return start_script("scripts/sweep.sh", args, environment).wait();
   };
+  const Finished missing = sweep({"--grid", "lr", "0.1"});
+  CHECK(missing.code == 2);
+  CHECK(missing.err == "sweep.sh: error: c.yaml: no such file\n");
   const Finished second = sweep({"--grid", "lr", "0.1", "--grid", "model.widths", "[4, 8]", "[4,8]",
                                  "--grid", "seed", "0", "1", "--print", "2"});
   INFO(second.out << second.err);
