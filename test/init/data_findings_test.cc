@@ -167,6 +167,24 @@ TEST_CASE("a list that is almost sorted by class is divided by folds") {
   CHECK(inspect(mixed).train == "train[:80%]");
 }
 
+TEST_CASE("a CSV file is taken if no image folder has its images, and else named as not used") {
+  const TempFolder dir;
+  std::string list = "image,label\n";
+  for (int i = 0; i < 8; ++i) list += fmt::format("images/{0}/{1}.jpg,{0}\n", "ab"[i % 2], i / 2);
+  write_class(dir / "images", "a", 4, 20);
+  write_class(dir / "images", "b", 4, 90);
+  dir.write("train.csv", list);
+  DataFindings found = inspect_data(dir.path());
+  CHECK(found.data.source == "csv");
+  CHECK(found.classes.size() == 2);
+
+  dir.write("images/train.csv", replace_all(list, "images/", ""));
+  found = inspect_data(dir / "images");
+  CHECK(found.data.source == "image_folder");
+  REQUIRE(!found.notes.empty());
+  CHECK(found.notes[0] == "not used: train.csv; the labels come from the folder names");
+}
+
 TEST_CASE("EXIF orientations and 16-bit PNG files are found in images of any source") {
   const TempFolder dir;
   std::string list = "image,label\n";

@@ -10,6 +10,7 @@
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/file_bytes.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/manifest/csv_scan.h"
 #include "lib/input/sources/common/manifest/detect_manifest.h"
 #include "lib/input/sources/common/manifest/manifest.h"
@@ -269,6 +270,18 @@ void need_one_class(const std::string& file, std::string_view rows, char delimit
   }
 }
 
+// Whether the image is in a class folder <folder>/<label> or <folder>/<split>/<label>. The source
+// image_folder reads these.
+bool in_class_folder(const std::string& image, const std::string& label,
+                     const std::string& folder) {
+  const auto parent = std::filesystem::path(image).lexically_normal().parent_path();
+  if (parent.filename() != label) return false;
+  auto above = parent.parent_path();
+  if (is_split_name(above.filename().string())) above = above.parent_path();
+  const std::filesystem::path root = std::filesystem::path(folder).lexically_normal();
+  return above == (root.has_filename() ? root : root.parent_path());
+}
+
 // Returns the keys for a file with an image column that has a common name and a label column;
 // nullopt for any other file. Throws Error(Exit::usage) if the labels of the first rows are not
 // classes, one per image, or if a column gives the split of each row.
@@ -291,9 +304,7 @@ std::optional<DataKeys> csv_keys(const std::string& file, const std::string& hea
     const RowFile image = row_file(cells[path].text, settings.folder, cells[path].at);
     std::error_code error;
     if (!std::filesystem::is_regular_file(image.path, error)) return std::nullopt;
-    // A list of the content of class folders: image_folder reads these.
-    const std::filesystem::path parent = std::filesystem::path(image.path).parent_path();
-    if (parent.filename() == cells[*label].text) return std::nullopt;
+    if (in_class_folder(image.path, cells[*label].text, settings.folder)) return std::nullopt;
     need_one_class(file, row, delimiter, *label);
     for (const CsvColumn& column : layout.columns) {
       if (column.name != "split") continue;

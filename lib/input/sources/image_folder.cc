@@ -313,19 +313,37 @@ void refuse_splits_without_classes(const std::string& folder, std::vector<std::s
                           join(names, ", "), names[0]));
 }
 
+// Returns a note if CSV files in `folder` may hold labels. FileNotes is about metadata.csv.
+std::vector<std::string> unused_lists(const std::string& folder) {
+  std::vector<std::string> files;
+  for_each_entry(folder, [&](const FolderEntry& entry) {
+    const bool visible = !entry.name.starts_with('.') && entry.name != "metadata.csv";
+    if (entry.file && visible && entry.name.ends_with(".csv")) files.push_back(entry.name);
+  });
+  std::sort(files.begin(), files.end());
+  constexpr size_t kMost = 4;
+  if (files.size() > kMost) files.resize(kMost);
+  if (files.empty()) return {};
+  return {"not used: " + join(files, ", ") + "; the labels come from the folder names"};
+}
+
 std::optional<DetectedData> detect(const std::string& folder) {
   const std::vector<std::string> top = list_folders(folder);
   if (has_split_folders(folder, top)) {
     for (const std::string& split : top) {
       const std::string path = folder + "/" + split;
       if (any_with_images(path, list_folders(path)))
-        return DetectedData{"image folder, <split>/<class>/<file>", {{"data_dir", folder}}};
+        return DetectedData{.kind = "image folder, <split>/<class>/<file>",
+                            .train = {{"data_dir", folder}},
+                            .notes = unused_lists(folder)};
     }
     return std::nullopt;
   }
   if (!any_with_images(folder, top)) return std::nullopt;
   refuse_splits_without_classes(folder, top);
-  DetectedData data{"image folder, <class>/<file>", {{"data_dir", folder}}};
+  DetectedData data{.kind = "image folder, <class>/<file>",
+                    .train = {{"data_dir", folder}},
+                    .notes = unused_lists(folder)};
   // A single folder of images may belong to a CSV file that names these images.
   data.weak = std::count_if(top.begin(), top.end(), [&](const std::string& name) {
                 return count_images(folder + "/" + name) > 0;
