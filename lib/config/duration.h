@@ -43,9 +43,9 @@ std::optional<double> duration_real(const Config& config, std::string_view name,
                                     const RunLength& length,
                                     std::source_location where = std::source_location::current());
 
-// Records a problem because the duration `name` is required but not given: its value is negative, or
-// `why`. Does nothing if a key of it has a problem already, or is misspelt. `in_seconds`: x_seconds is
-// a key of it, too.
+// Records a problem for the required duration `name`, which is not given: `why`, or that its value
+// is negative. Does nothing if one of its keys has a problem already, or is misspelt. `in_seconds`:
+// x_seconds is one of its keys, too.
 void missing_duration(const Config& config, std::string_view name, std::string_view why,
                       bool in_seconds = false);
 

@@ -33,9 +33,9 @@ std::string type_in_words(const std::vector<KeyType>& type);
 // config defines it.
 nlohmann::ordered_json variable_schema();
 
-// Returns a JSON Schema (draft 7) of a value. A value may be an environment variable. null is allowed too, because a key whose value is
-// null counts as absent. A mapping with a place becomes {"$ref": "#/definitions/<place>"}; `path`
-// is the place of a mapping that names none.
+// Returns a JSON Schema (draft 7) of a value, which may be an environment variable. null is allowed
+// too, because a key whose value is null counts as absent. A mapping with a place becomes {"$ref":
+// "#/definitions/<place>"}; `path` is the place of a mapping that names none.
 nlohmann::ordered_json type_schema(const std::vector<KeyType>& type, const std::string& path);
 
 // Returns the words that a value may be, "true" and "false" for a boolean; empty if there are none.
