@@ -103,6 +103,7 @@ void log_resampling(const WeightCopy& copy, const at::Tensor& old, const Positio
                     const std::string& path) {
   if (copy.from.is_same(old)) return;
   const TokenGrid from = grids.file, to = grids.model;
+  if (copy.name == kPositions && from.size() > 0 && from == to) return;
   if (copy.name != kPositions || from.size() == 0) {
     log::info("{} was resampled from {} to {}", copy.name, shape_text(old.sizes()),
               shape_text(copy.to.sizes()));

@@ -67,7 +67,10 @@ TEST_CASE("names of other trainers are no names of plug-ins, and their replaceme
     const std::vector<std::string> fields = split(line, '|');
     if (fields.size() != 4) continue;
     INFO(line);
-    const std::set<std::string> names = registered(mappings.at(trim(fields[0])));
+    const std::string kind = trim(fields[0]);
+    const std::set<std::string> names = kind == "precision"
+                                            ? std::set<std::string>{"auto", "bf16", "float32"}
+                                            : registered(mappings.at(kind));
     CHECK(names.contains(trim(fields[2])));
     for (const std::string& word : split(trim(fields[1]), ' ')) CHECK(!names.contains(word));
   }

@@ -39,8 +39,9 @@ bool far_apart(const ValueSpan& a, const ValueSpan& b) {
 }
 
 bool of_other_scale(const ValueSpan& a, const ValueSpan& b) {
-  const auto [shorter, longer] = std::minmax(a.greatest - a.least, b.greatest - b.least);
-  return shorter > 0 && longer > 10 * shorter;
+  const double of_a = a.greatest - a.least, of_b = b.greatest - b.least;
+  const double shorter = std::min(of_a, of_b);
+  return shorter > 0 && std::max(of_a, of_b) > 10 * shorter;
 }
 
 std::string scale_problem(std::span<const ValueSpan> channels) {
