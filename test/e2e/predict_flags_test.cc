@@ -39,7 +39,7 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
   CHECK(predict({"--output", nowhere}) == no_folder);
   CHECK(refused({"export", "--workdir", "w", "--output", nowhere}) == no_folder);
   CHECK(predict({"--eval", "val"}) ==
-        "bvtrain predict: error: give images, or --eval NAME for an evaluator's data\n");
+        "--eval val: error: takes the evaluator's data; give no images with it\n");
 
   const auto write_as = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"export", "--workdir", "w"});

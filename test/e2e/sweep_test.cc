@@ -172,7 +172,7 @@ TEST_CASE("a sweep continues runs that were killed, skips finished ones, leaves 
   const Strings csv = split(compared({"--format", "csv"}), '\n');
   REQUIRE(csv.size() == 6);
   CHECK(csv[0].starts_with("rank,workdir,lr,seed,fold,status,step,total_steps,test/prec@1,"));
-  CHECK(csv[1].starts_with("1,\"" + workdir + "\",0.002,0,finished,40,40,0."));
+  CHECK(csv[1].starts_with("1,\"" + workdir + "\",0.002,0,,finished,40,40,0."));
 
   const std::string page = sweep.dir / "page.html";
   CHECK(compared({"--html", page}) == join(text, "\n"));

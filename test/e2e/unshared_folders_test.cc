@@ -22,6 +22,7 @@ model: {widths: [4], dense: 8}
 loss: softmax_xent
 optax_name: scale_by_adam
 lr: 0.01
+log_training_steps: 4
 input:
   data: {name: npz, fname: train.npz}
   batch_size: 8
