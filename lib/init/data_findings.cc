@@ -27,8 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSample = 256;  // images that are decoded
-constexpr int64_t kFewest = 3;    // examples that can be split into training and validation data
+constexpr int64_t kSample = 256;           // images that are decoded
+constexpr int64_t kValidationSample = 64;  // the same, of a validation split
+constexpr int64_t kFewest = 3;  // examples that can be split into training and validation data
 constexpr int64_t kImbalance = 3;
 
 // The content of a folder that no detector recognises, for the error message.
@@ -338,6 +339,10 @@ DataFindings inspect_checked(const std::string& folder) {
   found.train_examples = train.size();
   found.validation_examples = validation.size();
   found.images = sample_images(*source, index_of(*source, split), kSample);
+  if (!found.sliced) {
+    add_validation(found.images,
+                   sample_images(*other, index_of(*other, validation_split), kValidationSample));
+  }
   found.turned = found.images.turned > 0;
   add_warnings(found, train, validation, found.warnings);
   if (found.images.deep > 0)

@@ -88,9 +88,9 @@ std::string findings_text(const DataFindings& found) {
                       human_count(found.validation_examples));
   text += classes_text(found);
   text += images_text(found.images);
-  text +=
-      fmt::format(" ({} of {} decoded{})\n", human_count(found.images.tried),
-                  human_count(found.examples), found.images.broken.empty() ? ", none broken" : "");
+  const int64_t all = found.examples + (found.sliced ? 0 : found.validation_examples);
+  text += fmt::format(" ({} of {} decoded{})\n", human_count(found.images.tried), human_count(all),
+                      found.images.broken.empty() ? ", none broken" : "");
   text += broken_text(found);
   for (const std::string& note : found.notes) text += "note        " + printable(note, 300) + "\n";
   return text;

@@ -128,19 +128,20 @@ int64_t median(std::vector<int64_t> values) {
   return *middle;
 }
 
+bool has_less_area(const ImageSides& a, const ImageSides& b) {
+  return a.height * a.width < b.height * b.width;
+}
+
 // Fills in the sizes.
 void measure(const std::vector<ImageSides>& sides, SampledImages& all) {
-  const auto by_area = [](const ImageSides& a, const ImageSides& b) {
-    return a.height * a.width < b.height * b.width;
-  };
   std::vector<int64_t> heights, widths;
   for (const ImageSides& one : sides) {
     heights.push_back(one.height);
     widths.push_back(one.width);
     all.equal &= one == sides[0];
   }
-  all.smallest = *std::min_element(sides.begin(), sides.end(), by_area);
-  all.largest = *std::max_element(sides.begin(), sides.end(), by_area);
+  all.smallest = *std::min_element(sides.begin(), sides.end(), has_less_area);
+  all.largest = *std::max_element(sides.begin(), sides.end(), has_less_area);
   all.typical = {median(heights), median(widths)};
 }
 
@@ -190,6 +191,16 @@ SampledImages sample_images(const Source& source, size_t split, int64_t limit) {
   if (grey && all.encoded) all.channels = 1;
   measure(sides, all);
   return all;
+}
+
+void add_validation(SampledImages& images, const SampledImages& validation) {
+  images.equal &= validation.equal && validation.typical == images.typical;
+  images.smallest = std::min(images.smallest, validation.smallest, has_less_area);
+  images.largest = std::max(images.largest, validation.largest, has_less_area);
+  images.tried += validation.tried;
+  images.turned += validation.turned;
+  images.deep += validation.deep;
+  images.broken.insert(images.broken.end(), validation.broken.begin(), validation.broken.end());
 }
 
 }  // namespace bv

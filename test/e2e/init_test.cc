@@ -83,7 +83,7 @@ TEST_CASE("init --json says what was found; training skips broken files and lear
   CHECK(found.at("classes")[1] ==
         nlohmann::json({{"name", "b"}, {"examples", 4}, {"validation", 4}}));
   CHECK(found.at("broken_files") == 1);
-  CHECK(found.at("images").at("decoded") == 9);
+  CHECK(found.at("images").at("decoded") == 17);
   CHECK(found.at("notes").size() == 1);
   // Broken files stop a run unless the config says that they are skipped.
   succeed({"--config", "my own.yaml", "--workdir", "w", "--set", "total_steps=20"});
