@@ -78,7 +78,8 @@ void check_values(const CLI::App& app, const std::vector<std::string>& args) {
     const bool apart = equals == std::string::npos;
     if (apart) ++i;
     if (apart ? i == args.size() || args[i].starts_with("--") : equals + 1 == args[i].size())
-      throw Error(Exit::usage, name, "needs a value");
+      throw Error(Exit::usage, name,
+                  name == "--pp" ? "needs a value; --pp '' stands for no ops" : "needs a value");
   }
 }
 

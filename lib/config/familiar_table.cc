@@ -251,7 +251,7 @@ flag | cooldown_epochs | - | the run has no extra epochs; 'schedule: {cooldown_e
     to 0 in its last epochs
 flag | lr_base | - | write --set lr=..., for 256 examples, and --set schedule.scale_with_batchsize=true; timm
     multiplies the rate of Adam, AdamW and Adafactor by the square root of batch / 256 instead
-flag | start_epoch epoch_repeats class_map tta | - | there is no equivalent; leave it out
+flag | start_epoch epoch_repeats class_map | - | there is no equivalent; leave it out
 flag | b | input.batch_size | -
 flag | vb | batch_size_eval | -
 flag | j | input.threads | -

@@ -279,6 +279,7 @@ Error explain_open_bracket(const SourceText& source, size_t open) {
   char quote = '\0', last = '\0';
   size_t quoted = 0;  // where that quote begins
   bool comment = false;
+  size_t in_value = kNowhere;  // the first bracket in a value without quotes
   const std::string_view text = source.text().substr(open);
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i], before = std::exchange(last, c);
@@ -297,9 +298,10 @@ Error explain_open_bracket(const SourceText& source, size_t open) {
       quoted = i;
     } else if (c == '[' || c == '{') {
       if (!begins && std::string_view("$]}'\"").find(before) == kNowhere)
-        return explain_bracket_in_value(source, open + i);
+        in_value = std::min(in_value, i);
       ++depth;
     } else if ((c == ']' || c == '}') && --depth == 0) {
+      if (in_value != kNowhere) return explain_bracket_in_value(source, open + in_value);
       const bool variable = text.substr(0, i).find("${") != kNowhere;
       return source.error(
           open, variable ? "within brackets, a value with '${...}' must be in quotes"

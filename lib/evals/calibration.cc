@@ -98,9 +98,13 @@ class Calibration : public Evaluator {
     const at::Tensor guess = logits.argmax(1, /*keepdim=*/true);  // (n, 1)
     const at::Tensor sure = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).gather(1, guess);
     const at::Tensor right = labels.amax(1), guessed = labels.gather(1, guess);
+    // Smoothing gives an example without a class the same small label for all classes.
+    at::Tensor without = right.eq(0);
+    if (labels.size(1) > 1)
+      without = without.logical_or(right.eq(labels.amin(1)).logical_and(right.lt(1)));
     for (int64_t i = 0; i < mask.size(0); ++i) {
       const float most = right.const_data_ptr<float>()[i];
-      if (!mask.const_data_ptr<bool>()[i] || most == 0) continue;
+      if (!mask.const_data_ptr<bool>()[i] || without.const_data_ptr<bool>()[i]) continue;
       const double confidence = sure.const_data_ptr<double>()[i];
       const double place = std::ceil(confidence * static_cast<double>(bins_)) - 1;
       // A NaN goes to the first bin and makes its mean NaN.

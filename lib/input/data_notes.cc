@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <span>
 
 #include "lib/input/image/orientation.h"
@@ -40,11 +41,10 @@ std::string other_types_text(const std::map<std::string, int64_t>& types) {
                      join(shown, ", "));
 }
 
-// Returns whether the names differ at most in the case of ASCII letters.
-bool equal_without_case(const std::string& a, const std::string& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
+// Changes only ASCII letters.
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
 }
 
 std::string orientation_note(int64_t turned, const std::string& images, const std::string& op) {
@@ -128,16 +128,16 @@ std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trai
     const bool named = label >= 0 && label < std::ssize(names);
     return named ? names[label] : fmt::format("{}", label);
   };
+  std::map<std::string, int64_t> folded;  // the trained classes by their names in lower case
+  for (const int64_t label : trained) folded.emplace(lower_case(name_of(label)), label);
   int64_t examples = 0;
   std::vector<std::string> untrained;
   for (const auto& [label, count] : data.label_counts()) {
-    if (trained.contains(label)) continue;
+    if (label < 0 || trained.contains(label)) continue;  // below 0: without a class
     examples += count;
     std::string name = name_of(label);
-    const auto twin = std::find_if(trained.begin(), trained.end(), [&](int64_t other) {
-      return equal_without_case(name_of(other), name);
-    });
-    if (twin != trained.end()) name += fmt::format(" (training has '{}')", name_of(*twin));
+    if (const auto twin = folded.find(lower_case(name)); twin != folded.end())
+      name += fmt::format(" (training has '{}')", name_of(twin->second));
     untrained.push_back(std::move(name));
   }
   if (untrained.empty()) return "";
@@ -151,14 +151,14 @@ std::vector<std::string> sampled_notes(const Dataset& data, const Pipeline& pp) 
   const std::optional<Decoding> how = pp.decodes();
   if (!how) return {};
   const SampledFiles seen = sample_files(data, how->key);
-  const auto notes = data.file_notes();
-  const bool counted_already = std::any_of(notes.begin(), notes.end(),
-                                           [](const auto& each) { return each.second.images > 0; });
   std::vector<std::string> lines;
-  if (const std::string op = pp.ignores_orientation();
-      seen.turned > 0 && !op.empty() && !counted_already) {
-    lines.push_back(
-        orientation_note(seen.turned, counted(seen.images, "image") + " looked at", op));
+  if (const std::string op = pp.ignores_orientation(); seen.turned > 0 && !op.empty()) {
+    const auto notes = data.file_notes();
+    const bool counted_already = std::any_of(
+        notes.begin(), notes.end(), [](const auto& each) { return each.second.images > 0; });
+    if (!counted_already)
+      lines.push_back(
+          orientation_note(seen.turned, counted(seen.images, "image") + " looked at", op));
   }
   if (seen.deep > 0) lines.push_back(deep_png_note(seen.deep, seen.images));
   return lines;

@@ -53,7 +53,8 @@ class ClassSampler : public ExampleSampler {
   }
 
   uint64_t fingerprint() const override {
-    return hash64(fmt::format("{} {}", hash_of(examples_), hash_of(begins_))) ^
+    return hash64(
+               fmt::format("{} {} {}", hash_of(examples_), hash_of(begins_), classes_->block())) ^
            classes_->fingerprint();
   }
 

@@ -57,8 +57,7 @@ std::vector<int64_t> Interleave::counts(uint64_t order, int64_t positions) const
 
 uint64_t Interleave::fingerprint() const {
   return hash64({reinterpret_cast<const char*>(shares_before_.data()),
-                 shares_before_.size() * sizeof(double)}) ^
-         hash64(fmt::format("{}", block_));
+                 shares_before_.size() * sizeof(double)});
 }
 
 // Returns how many of the first `block` blocks' positions belong to the parts before `part`.

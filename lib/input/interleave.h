@@ -33,7 +33,8 @@ class Interleave {
   // Returns how many of the first `positions` positions each part has.
   std::vector<int64_t> counts(uint64_t order, int64_t positions) const;
 
-  // Returns a hash of the shares and of the block's length.
+  int64_t block() const { return block_; }
+  // Returns a hash of the shares.
   uint64_t fingerprint() const;
 
  private:

@@ -13,12 +13,15 @@ void refuse_shell(const Config& config, std::string_view key, const std::string&
   const std::string first = path.substr(0, path.find('/'));
   struct stat info;
   if ((first[0] != '~' && first[0] != '$') || stat(first.c_str(), &info) == 0) return;
-  const std::string name = first == "~" ? "HOME" : first[0] == '$' ? first.substr(1) : "";
-  const bool in_file = config.place(key).line > 0 && !name.empty() && !name.starts_with('{');
-  config.fail(
-      key, fmt::format("'{}' is not expanded: {}", first,
-                       in_file ? fmt::format("write '${{{}}}{}'", name, path.substr(first.size()))
-                               : "write the whole path"));
+  constexpr const char* kNameCharacters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+  size_t end = std::min(path.find_first_not_of(kNameCharacters, 1), path.size());
+  std::string name = first[0] == '$' ? path.substr(1, end - 1) : "";
+  if (first == "~") name = "HOME", end = 1;
+  const bool in_file = config.place(key).line > 0 && !name.empty();
+  config.fail(key, fmt::format("'{}' is not expanded: {}", first,
+                               in_file ? fmt::format("write '${{{}}}{}'", name, path.substr(end))
+                                       : "write the whole path"));
 }
 
 }  // namespace

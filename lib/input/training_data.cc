@@ -11,6 +11,9 @@
 namespace bv {
 namespace {
 
+// Of the order of a mixture's examples: it changes with the order, so that no run continues with
+// another one.
+constexpr uint64_t kOrderVersion = 2;
 // Short, so that the shares also hold within a block to within a few examples.
 constexpr int64_t kSmallestBlock = 64;
 
@@ -128,6 +131,7 @@ uint64_t TrainingData::fingerprint() const {
     hash = hash64({reinterpret_cast<const char*>(both.data()), sizeof(both)});
   };
   for (size_t i = 1; i < parts_.size(); ++i) add(parts_[i].data->fingerprint());
+  if (is_mixture()) add(kOrderVersion);
   for (const Part& part : parts_) {
     if (part.sampler) add(part.sampler->fingerprint());
   }

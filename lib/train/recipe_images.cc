@@ -12,6 +12,7 @@ namespace bv {
 void Recipe::look_at_images() {
   if (data_env_.synthetic) return;
   std::vector<std::vector<ValueSpan>> parts(inputs_.size());  // the spans of the channels
+  std::vector<int64_t> looked_at(inputs_.size());
   for (int64_t k = 0; k < std::min(kImagesToLookAt, data->size()); ++k) {
     try {
       const TrainingData::Pick pick = data->pick(k, seed, /*shuffled=*/true);
@@ -20,6 +21,7 @@ void Recipe::look_at_images() {
         image = normalize(image, *image_normalization);
       const std::vector<ValueSpan> spans = channel_spans(image);
       std::vector<ValueSpan>& of_part = parts.at(pick.part);
+      ++looked_at.at(pick.part);
       if (of_part.empty()) of_part = spans;
       for (size_t c = 0; c < std::min(spans.size(), of_part.size()); ++c) {
         of_part[c] = join(of_part[c], spans[c]);
@@ -29,7 +31,9 @@ void Recipe::look_at_images() {
       // The loader reports examples that cannot be read.
     }
   }
+  constexpr int64_t kFewest = 4;  // one image may be black
   for (size_t part = 0; part < parts.size(); ++part) {
+    if (looked_at[part] < std::min(kFewest, inputs_[part].training.data->size())) continue;
     if (const std::string problem = scale_problem(parts[part]); !problem.empty())
       inputs_[part].keys.warn("pp", problem);
   }

@@ -372,7 +372,8 @@ bool Recipe::read_num_classes() {
 
 // Compares num_classes with the classes of the training data, or sets it to their number if `auto`.
 void Recipe::count_classes(const Config& input) {
-  const std::set<int64_t> labels = data->labels_of_splits();
+  const bool known = data_env_.classes && !data_env_.classes->trained.empty();
+  const std::set<int64_t> labels = known ? data_env_.classes->trained : data->labels_of_splits();
   const auto named = std::ssize(classes_.names);
   const int64_t count = named > 0 ? named : labels.empty() ? 0 : *labels.rbegin() + 1;
   if (config.is_text("num_classes", kAuto)) {

@@ -201,7 +201,7 @@ std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summari
         Exit::usage, difference.first,
         fmt::format("rank{} {}; all ranks must read the same data",
                     ranks.size() == 1 ? fmt::format(" {} has", ranks[0])
-                                      : fmt::format("s {} have", join(ranks, ", ")),
+                                      : fmt::format("s {} have", short_list(ranks)),
                     difference.second));
   }
   return problems;

@@ -261,8 +261,8 @@ DontLoad read_dont_load(const Config& config) {
 }
 
 std::vector<std::string> class_names_of(const std::string& path) {
-  if (is_checkpoint(path)) {
-    const auto from = Checkpointer::peek(path);
+  if (const std::string folder = without_subtree(path); is_checkpoint(folder)) {
+    const auto from = Checkpointer::peek(folder);
     if (!from || !from->meta.contains("class_names")) return {};
     return from->meta.at("class_names").get<std::vector<std::string>>();
   }
@@ -273,8 +273,8 @@ std::vector<std::string> class_names_of(const std::string& path) {
 void replace_auto_classes(const Config& config, const std::string& path) {
   if (!config.is_text("num_classes", "auto")) return;
   std::optional<int64_t> count;
-  if (is_checkpoint(path)) {
-    const auto from = Checkpointer::peek(path);
+  if (const std::string folder = without_subtree(path); is_checkpoint(folder)) {
+    const auto from = Checkpointer::peek(folder);
     const auto text = from ? from->meta.value("config", std::string("{}")) : "{}";
     const auto keys = nlohmann::json::parse(text);
     if (const auto found = keys.find("num_classes"); found != keys.end() && found->is_number())

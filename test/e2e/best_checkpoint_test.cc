@@ -410,7 +410,7 @@ TEST_CASE("a change of the config with which no checkpoint was saved leaves no t
   const Finished back = f.train_with(values);
   INFO(back.err);
   REQUIRE(back.code == 0);
-  CHECK(contains(back.err, f.best() + " is that of step 5 again: "));
+  CHECK(contains(back.err, f.best() + " is that of step 5 again, the best so far"));
   CHECK(changes().empty());
   CHECK_FALSE(exists(old));
   // A restart may read the keys, and so write their defaults, in another order.

@@ -180,6 +180,10 @@ TEST_CASE("the calibration error of a calibrated model is near 0; sigmoid; refus
   const Measured smoothed = measure("calibration", input(smooth, "batch_size: 512"));
   for (const char* name : {"ece", "mce", "confidence", "prec@1"})
     CHECK(smoothed.at(name) == measured.at(name));
+  // Smoothing gives the same label to every class of an example without a class.
+  const std::string without = store(folder, at::cat({logits, logits}),
+                                    at::cat({soft + (1 - sure) / 3, at::full({n, 4}, 0.01)}));
+  CHECK(measure("calibration", input(without, "batch_size: 512")).at("ece") == measured.at("ece"));
   CHECK(measure("calibration", input(file, "batch_size: 512, probabilities: sigmoid")).at("ece") >
         0.05);
   CHECK_THAT(refusal("calibration", input(file, "bins: 0")),

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "lib/init/init_report.h"
 #include "lib/init/starter_recipe.h"
@@ -168,6 +169,10 @@ TEST_CASE("a CSV file is taken if no image folder has its images, and else named
   CHECK(found.data.source == "image_folder");
   REQUIRE(!found.notes.empty());
   CHECK(found.notes[0] == "not used: train.csv; the labels come from the folder names");
+  // The same folder by another name.
+  dir.write("images/train.csv", replace_all(list, "images/", dir / "images/"));
+  std::filesystem::create_directory_symlink(dir / "images", dir / "link");
+  CHECK(inspect_data(dir / "link").data.source == "image_folder");
 }
 
 TEST_CASE("EXIF orientations and 16-bit PNG files are found in images of any source") {

@@ -143,7 +143,7 @@ TEST_CASE("csv: several labels between commas or in a list are refused", "[csv]"
   CHECK(problem("\"0,2\"") == "t.csv:3:14: error: '0,2'" + advice);
   CHECK(problem("\"['cat', 'dog']\"") ==
         "t.csv:3:14: error: the labels are a list, ['cat', 'dog']: write them without brackets and "
-        "quotes, separated by `;` or `|`");
+        "quotes, separated by `;` or `|`, or list all names in `classes` if this is one");
   CHECK_THAT(problem("['cat']"), Catch::Contains("the labels are a list, ['cat']: write them"));
   CHECK_THAT(problem("\"[\"\"cat\"\";\"\"dog\"\"]\""), Catch::Contains("are a list"));
   // A comma may be part of a name.

@@ -445,6 +445,16 @@ TEST_CASE("first_example reports its failure as one of the input, before the run
   CHECK(all.text ==
         "[input] train/0.png: truncated (nor can any other of the 3 examples that were tried be "
         "used)");
+  // An error that no key skips is the one that counts.
+  const auto gone = std::make_shared<FakeSource>(4);
+  gone->on_read = [](int64_t index) {
+    if (index == 0) throw Error::bare(Exit::data, "truncated");
+    throw Error(Exit::storage, "x.tar", "cannot read");
+  };
+  const Thrown storage =
+      thrown([&] { compute_first_example(*dataset(gone), *pipeline(""), kSeed, kAny); });
+  CHECK(storage.code == Exit::storage);
+  CHECK_THAT(storage.text, Catch::Contains("cannot read"));
   const auto source = std::make_shared<FakeSource>(4);
   source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
   const Thrown usage =

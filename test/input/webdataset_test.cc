@@ -199,6 +199,9 @@ TEST_CASE("names of classes", "[webdataset]") {
   std::filesystem::remove(shards / "b.tar");
   shards.tar("a.tar", label("0", "1990"));  // a name that looks like a number
   CHECK(labels_of(*shards.open("classes: ['1980', '1990']")) == Labels{1});
+  // The label 1 is both a name and its number, so it agrees with other numbers.
+  shards.tar("a.tar", label("0", "0") + label("1", "1") + label("2", "2"));
+  CHECK(labels_of(*shards.open("classes: [background, '1', '2']")) == Labels{0, 1, 2});
 
   CHECK_THAT(shards.problem("classes: [a, b, a]"),
              Catch::StartsWith("t.yaml:2:10: error: ") &&

@@ -59,12 +59,12 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
       const ExampleFailure failure = current_failure(data, index);
       if (failure.of_config) throw;
       if (failure.fatal && failure.code == Exit::data) throw start_error(failure, section);
+      if (failure.fatal) throw Error::in("input", failure.code, start_text(failure, section));
       if (!first) first = failure;
-      if (failure.fatal) break;
     }
   }
   const Exit code = first->code == Exit::data ? Exit::usage : first->code;
-  const bool within_budget = error_budget >= tries && !first->fatal;
+  const bool within_budget = error_budget >= tries;
   throw Error::in(
       "input", code,
       within_budget

@@ -278,8 +278,9 @@ bool in_class_folder(const std::string& image, const std::string& label,
   if (parent.filename() != label) return false;
   auto above = parent.parent_path();
   if (is_split_name(above.filename().string())) above = above.parent_path();
-  const std::filesystem::path root = std::filesystem::path(folder).lexically_normal();
-  return above == (root.has_filename() ? root : root.parent_path());
+  std::error_code error;
+  return std::filesystem::equivalent(above.empty() ? "." : above, folder.empty() ? "." : folder,
+                                     error);
 }
 
 // Returns the keys for a file with an image column that has a common name and a label column;

@@ -33,11 +33,15 @@ void Trainer::take_changes(const Restored& from) {
 // Removes what the starts of the dropped entries have left. A process may be killed meanwhile: the
 // entries stay in run.json until this is done.
 void Trainer::undo_dropped_changes() const {
+  const std::vector<std::string> evaluators = changes_.changed_evaluators(recipe_);
   bool other_row = false;
   for (const nlohmann::json& dropped : dropped_changes_) {  // the last one first
     const int64_t step = dropped.at("step");
     restore_config(step);
-    other_row |= step == first_step_ && dropped.at("changes") != nlohmann::json(changes_.lines());
+    const bool measured_otherwise =
+        dropped.value("evaluators", std::vector<std::string>()) != evaluators ||
+        (!evaluators.empty() && dropped.at("changes") != nlohmann::json(changes_.lines()));
+    other_row |= step == first_step_ && measured_otherwise;
   }
   // Such a start may have finished the row of the checkpoint's step with evaluators that measure
   // something else. If the checkpoint names evaluators to run, finish_interrupted_row() can write

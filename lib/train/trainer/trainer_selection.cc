@@ -81,9 +81,9 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   }
   if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
   const BestPoint point{watched.metric, watched.higher_is_better, rows->step, rows->value};
-  if (!dropped_changes_.empty() && take_best_back(folder, point)) {
-    log::info("{} is that of step {} again: the change of its evaluator was dropped", folder,
-              rows->step);
+  // It may have been put aside for a change of its evaluator that was dropped since.
+  if (take_best_back(folder, point)) {
+    log::info("{} is that of step {} again, the best so far", folder, rows->step);
     return;
   }
   try {

@@ -166,7 +166,8 @@ bool adds_classes(const std::string& folder, const std::string& data_dir) {
   std::error_code ignored;
   if (!fs::is_directory(data_dir, ignored)) return false;
   fs::path above = fs::canonical(data_dir, ignored);
-  const fs::path inner = fs::weakly_canonical(folder, ignored).lexically_relative(above);
+  const fs::path whole = fs::absolute(folder, ignored);  // a folder that is missing stays relative
+  const fs::path inner = fs::weakly_canonical(whole, ignored).lexically_relative(above);
   if (inner == ".") return true;
   if (inner.empty() || *inner.begin() == "..") return false;
   for (const fs::path& name : inner) {

@@ -119,7 +119,8 @@ class CsvScan {
     if (text.starts_with('[') && text.ends_with(']')) {
       throw RowFault(cell.at,
                      fmt::format("the labels are a list, {}: write them without brackets and "
-                                 "quotes, separated by `;` or `|`",
+                                 "quotes, separated by `;` or `|`, or list all names in `classes` "
+                                 "if this is one",
                                  printable(text)),
                      /*fatal=*/true);
     }

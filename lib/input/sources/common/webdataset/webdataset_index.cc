@@ -260,7 +260,7 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
                         sample.places.begin() + static_cast<ptrdiff_t>(plan.stored));
     const bool has_label = !broken && sample.label;
     if (plan.label) found.labels.push_back(has_label ? sample.label->number : Source::kNoLabel);
-    if (has_label) {
+    if (has_label && !sample.label->both) {
       LabelForm& form = sample.label->named ? found.forms.names : found.forms.numbers;
       if (form.count++ == 0) {
         form.where = sample.where(file);

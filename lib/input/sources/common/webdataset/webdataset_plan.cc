@@ -331,8 +331,10 @@ ClassNumbers::ClassNumbers(std::vector<std::string> names) : names_(std::move(na
 
 ClassLabel ClassNumbers::label_of(std::string_view text) const {
   const std::string label = trim(text);
-  if (const auto named = numbers_.find(label); named != numbers_.end())
-    return {named->second, /*named=*/true};
+  if (const auto named = numbers_.find(label); named != numbers_.end()) {
+    const bool both = parse_count<int64_t>(label) == named->second;
+    return {named->second, /*named=*/true, both};
+  }
   const bool minus = label.starts_with('-');
   const auto count = parse_count<int64_t>(std::string_view(label).substr(minus ? 1 : 0));
   if (!count && names_.empty() && plain_number(label).kind == PlainNumber::Kind::real) {

@@ -42,6 +42,7 @@ inline constexpr std::string_view kScattered =
 struct ClassLabel {
   int64_t number = 0;
   bool named = false;  // it is the name of a class in the tar, not a number
+  bool both = false;   // it is the name of a class and also its number
 };
 
 // The numbers of classes by their names, if the config gives names.
