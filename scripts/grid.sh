@@ -96,22 +96,30 @@ grid_point() {
   point_workdir=$grid_out/$point_name
 }
 
+# Sets `grid_config` to the config file, "" if none is named. Ends the script if it does not exist.
+grid_find_config() {
+  local i
+  grid_config=${BVTRAIN_CONFIG:-}
+  for ((i = 0; i < ${#grid_rest[@]}; ++i)); do
+    case ${grid_rest[i]} in
+      --config) grid_config=${grid_rest[i + 1]:-} ;;
+      --config=*) grid_config=${grid_rest[i]#--config=} ;;
+    esac
+  done
+  [[ -z $grid_config || (-r $grid_config && ! -d $grid_config) ]] ||
+    grid_fail "$grid_config: no such file"
+}
+
 # Ends the script if $grid_out contains points from other arguments or another config: bvtrain would
 # report that they have finished. Otherwise records the arguments there.
 grid_check_arguments() {
-  local note=$grid_out/.grid-arguments now i config=${BVTRAIN_CONFIG:-}
-  for ((i = 0; i < ${#grid_rest[@]}; ++i)); do
-    case ${grid_rest[i]} in
-      --config) config=${grid_rest[i + 1]:-} ;;
-      --config=*) config=${grid_rest[i]#--config=} ;;
-    esac
-  done
-  [[ -z $config || (-r $config && ! -d $config) ]] || grid_fail "$config: no such file"
+  local note=$grid_out/.grid-arguments now
+  grid_find_config
   mkdir -p "$grid_out" || exit 5
   now=$(mktemp "$note.XXXXXX") || exit 5
   {
     grid_quote "${grid_rest[@]}"
-    printf '%s %s\n' "$config" "$(cksum <"${config:-/dev/null}")"
+    printf '%s %s\n' "$grid_config" "$(cksum <"${grid_config:-/dev/null}")"
   } >"$now"
   ln "$now" "$note" 2>/dev/null # fails if it exists: another array task may be writing it
   cmp -s "$now" "$note" && rm -f "$now" && return

@@ -127,6 +127,7 @@ fi
 # ---- The runs
 
 ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501)) || grid_fail "needs bash 5.1 for wait -p"
+grid_find_config # before anything is built or written
 "$bvtrain" --version >/dev/null || exit # builds bvtrain if necessary
 mkdir -p "$grid_out" || exit 5
 # The runs inherit the lock, so that it also covers runs that a killed sweep has left behind.
