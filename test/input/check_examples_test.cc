@@ -124,4 +124,34 @@ TEST_CASE("the second example must have the first one's shapes") {
   CHECK(refusal(*dataset(std::make_shared<FakeSource>(1)), "").empty());
 }
 
+TEST_CASE("the first example reports its failure as one of the input, before the run") {
+  constexpr uint64_t kSeed = 77;
+  constexpr int64_t kAny = int64_t{1} << 40;
+  const auto first = [](const std::shared_ptr<FakeSource>& source, int64_t budget = 0) {
+    return compute_first_example(*dataset(source), *pipeline(""), kSeed, budget);
+  };
+  const std::string line = "[input] train/0.png: truncated";
+  const std::string hint = " (input.skip_errors: N skips up to N such examples)";
+  CHECK(error_of([&] { first(failing(4, {0})); }) == line + hint);
+  CHECK_FALSE(first(failing(4, {0, 1}), 2).empty());
+  CHECK(error_of([&] { first(failing(4, {0, 1}), 1); }) == line + hint);
+
+  std::set<int64_t> many;
+  for (int64_t i = 0; i < 400; ++i) many.insert(i);
+  CHECK_FALSE(first(failing(500, many), kAny).empty());
+  CHECK(error_of([&] {
+          first(failing(3, {0, 1, 2}), kAny);
+        }) == line + " (nor can any other of the 3 examples that were tried be used)");
+
+  const auto source = std::make_shared<FakeSource>(4);
+  source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
+  CHECK(error_of([&] { first(source); }) == "vit.yaml:12:7: error: no such key");
+  // An error that no key skips is the one that counts.
+  source->on_read = [](int64_t index) {
+    if (index == 0) throw Error::bare(Exit::data, "truncated");
+    throw Error(Exit::storage, "x.tar", "cannot read");
+  };
+  CHECK_THAT(error_of([&] { first(source, kAny); }, Exit::storage), Catch::Contains("cannot read"));
+}
+
 }  // namespace bv::test

@@ -8,11 +8,13 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "lib/input/dataset.h"
 #include "lib/input/pipeline.h"
+#include "lib/util/error.h"
 #include "lib/util/rng.h"
 
 namespace bv::test {
@@ -62,6 +64,17 @@ inline std::shared_ptr<const Dataset> dataset(std::shared_ptr<const Source> sour
 }
 inline std::shared_ptr<const Pipeline> pipeline(const std::string& text) {
   return std::make_shared<Pipeline>(text, Place{"pp"});
+}
+
+// A source whose examples `bad` fail with an Error.
+inline std::shared_ptr<FakeSource> failing(int64_t size, std::set<int64_t> bad,
+                                           bool array = false) {
+  const auto source = std::make_shared<FakeSource>(size, array);
+  source->on_read = [bad](int64_t index) {
+    if (!bad.contains(index)) return;
+    throw Error::in("input.fake", Exit::data, fmt::format("train/{}.png: truncated", index));
+  };
+  return source;
 }
 
 }  // namespace bv::test

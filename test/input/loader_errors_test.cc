@@ -7,7 +7,6 @@
 #include <new>
 #include <set>
 
-#include "lib/input/loader/check_examples.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/shuffle.h"
@@ -30,16 +29,6 @@ LoaderOptions options(int64_t batch_size, int threads, int64_t budget, bool shuf
   options.shuffle = shuffled;
   options.error_budget = budget;
   return options;
-}
-
-// A source whose examples `bad` fail with an Error.
-std::shared_ptr<FakeSource> failing(int64_t size, std::set<int64_t> bad, bool array = false) {
-  const auto source = std::make_shared<FakeSource>(size, array);
-  source->on_read = [bad](int64_t index) {
-    if (!bad.contains(index)) return;
-    throw Error::in("input.fake", Exit::data, fmt::format("train/{}.png: truncated", index));
-  };
-  return source;
 }
 
 std::vector<int64_t> next_labels(Loader& loader) {
@@ -423,44 +412,6 @@ TEST_CASE("a batch that cannot be allocated is a memory error") {
   CHECK(error.code == Exit::memory);
   CHECK_THAT(error.text, Catch::StartsWith("[input] no memory for 3 batches of feature 'image' "
                                            "(1152921504606846976, 6, 5, 3) (uint8, "));
-}
-
-TEST_CASE("first_example reports its failure as one of the input, before the run") {
-  const Thrown error =
-      thrown([] { compute_first_example(*dataset(failing(4, {0})), *pipeline(""), kSeed); });
-  CHECK(error.text == "[input] train/0.png: truncated" + kHint);
-  CHECK(error.code == Exit::usage);
-  const auto some = dataset(failing(4, {0, 1}));
-  CHECK_FALSE(compute_first_example(*some, *pipeline(""), kSeed, 2).empty());
-  const Thrown too_many = thrown([&] { compute_first_example(*some, *pipeline(""), kSeed, 1); });
-  CHECK(too_many.text == "[input] train/0.png: truncated" + kHint);
-  std::set<int64_t> many;
-  for (int64_t i = 0; i < 400; ++i) many.insert(i);
-  constexpr int64_t kAny = int64_t{1} << 40;
-  CHECK_FALSE(
-      compute_first_example(*dataset(failing(500, many)), *pipeline(""), kSeed, kAny).empty());
-  const Thrown all = thrown([] {
-    compute_first_example(*dataset(failing(3, {0, 1, 2})), *pipeline(""), kSeed, kAny);
-  });
-  CHECK(all.text ==
-        "[input] train/0.png: truncated (nor can any other of the 3 examples that were tried be "
-        "used)");
-  // An error that no key skips is the one that counts.
-  const auto gone = std::make_shared<FakeSource>(4);
-  gone->on_read = [](int64_t index) {
-    if (index == 0) throw Error::bare(Exit::data, "truncated");
-    throw Error(Exit::storage, "x.tar", "cannot read");
-  };
-  const Thrown storage =
-      thrown([&] { compute_first_example(*dataset(gone), *pipeline(""), kSeed, kAny); });
-  CHECK(storage.code == Exit::storage);
-  CHECK_THAT(storage.text, Catch::Contains("cannot read"));
-  const auto source = std::make_shared<FakeSource>(4);
-  source->on_read = [](int64_t) { throw Error(Exit::usage, "vit.yaml:12:7", "no such key"); };
-  const Thrown usage =
-      thrown([&] { compute_first_example(*dataset(source), *pipeline(""), kSeed); });
-  CHECK(usage.text == "vit.yaml:12:7: error: no such key");
-  CHECK(usage.code == Exit::usage);
 }
 
 TEST_CASE("an empty data set is refused") {

@@ -79,8 +79,9 @@ NamedTensors unstack_blocks(const NamedTensors& tree, const std::string& origin)
 
 // Returns n x n for n * n positions, and {} for other numbers.
 TokenGrid square_grid(int64_t positions);
-// Returns the grid of a position embedding of this shape: (1, h, w, D), or (1, N, D) with the grid
-// `known` if that has N tokens and else with a square one. {} for all others.
+// Returns the grid of a position embedding of this shape. (1, h, w, D) states its grid. (1, N, D)
+// has the grid `known` if that has N tokens; otherwise it is a square. Returns {} for other shapes,
+// and if N is no square.
 TokenGrid position_grid(at::IntArrayRef shape, TokenGrid known);
 // Resamples a position embedding (1, N, D) or (1, h, w, D) to `shape`, bilinearly with aligned
 // corners, in double (models/vit.py, `resample_posemb`). `from` and `to` are the grids of the old
