@@ -75,10 +75,21 @@ bv_install_packages() {
   rm -f "$log"
 }
 
+# Takes the lock on the file until the current subshell ends, after a wait if another process has it.
+bv_lock() {
+  exec 9>"$1" || exit 2
+  flock -n 9 && return
+  echo "bvtrain set-up: waiting for another set-up, which has the lock $1" >&2
+  flock 9 || true  # without a lock where the file system has none
+}
+
 # bv_fetch_wheels FOLDER SPACE: downloads the wheels listed on standard input (name, version and
-# SHA-256) and unpacks them into FOLDER/unpacked. SPACE is the disk space to name in an error.
+# SHA-256) and unpacks them into FOLDER/unpacked. SPACE is the disk space to name in an error. The
+# caller has the lock of $bv_cache. An interrupted download leaves FOLDER, which the next one removes.
 bv_fetch_wheels() {
   local work=$1 platforms=(--platform=manylinux2014_x86_64)
+  rm -rf "$work"
+  mkdir "$work" || exit 2
   platforms+=(--platform=manylinux_2_{28,27,25,18,17,12,5}_x86_64)
   cat >"$work/requirements.txt"
   if ! python3 -m pip download -q --no-deps --only-binary=:all: --require-hashes \
@@ -110,7 +121,7 @@ UNPACK
 # one in $BVTRAIN_LIBTORCH, or the torch wheel from PyPI, which is fetched if it is missing.
 bv_find_libtorch() {
   if [[ -z ${BVTRAIN_LIBTORCH:-} ]]; then
-    bv_fetch_libtorch
+    bv_fetch_libtorch || exit 2
     bv_torch=$bv_fetched/torch
     return
   fi
@@ -129,34 +140,34 @@ bv_find_libtorch() {
     "for a Python environment's own: BVTRAIN_LIBTORCH=\$(python3 -c 'import torch; print(torch.__path__[0])')"
 }
 
-# Fetches the torch wheel and two small CUDA libraries that libtorch_cpu.so needs even on CPUs.
-bv_fetch_libtorch() {
+# Fetches the torch wheel and two small CUDA libraries that libtorch_cpu.so needs even on CPUs. In a
+# subshell, which holds the lock: another first run waits and finds the files.
+bv_fetch_libtorch() (
+  [[ -e $bv_fetched/.complete ]] && return
+  local work=$bv_cache/fetch
+  mkdir -p "$bv_cache" && bv_lock "$bv_cache/.lock" || return
   [[ -e $bv_fetched/.complete ]] && return
   echo "bvtrain set-up: fetching LibTorch 2.11.0 (546 MB) into $bv_fetched" >&2
-  local work
-  mkdir -p "$bv_cache"
-  work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
   bv_fetch_wheels "$work" "1.2 GB" <<'REQUIREMENTS'
 torch==2.11.0 --hash=sha256:7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a
 nvidia-cuda-runtime==13.0.96 --hash=sha256:7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548
 nvidia-cuda-cupti==13.0.85 --hash=sha256:4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8
 REQUIREMENTS
-  touch "$work/unpacked/.complete"
-  rm -rf "$bv_fetched"
-  mv -T "$work/unpacked" "$bv_fetched"
-  rm -rf "$work"
-}
+  touch "$work/unpacked/.complete" && rm -rf "$bv_fetched" && mv -T "$work/unpacked" "$bv_fetched" &&
+    rm -rf "$work"
+)
 
 # Whether this machine will train on GPUs.
 bv_wants_cuda() { [[ ${BVTRAIN_CUDA:-} == 1 || (${BVTRAIN_CUDA:-} != 0 && -e /dev/nvidiactl) ]]; }
 
 # Fetches the libraries that the CUDA part of the fetched LibTorch needs. A LibTorch in
 # $BVTRAIN_LIBTORCH must include them.
-bv_fetch_cuda() {
+bv_fetch_cuda() (
   bv_wants_cuda && [[ -z ${BVTRAIN_LIBTORCH:-} && ! -e $bv_fetched/.cuda ]] || return 0
+  local work=$bv_cache/fetch
+  bv_lock "$bv_cache/.lock" || return
+  [[ ! -e $bv_fetched/.cuda ]] || return 0
   echo "bvtrain set-up: fetching CUDA's libraries (2.6 GB unpacked) into $bv_fetched" >&2
-  local work
-  work=$(mktemp -d "$bv_cache/fetch.XXXXXX")
   bv_fetch_wheels "$work" "5.5 GB" <<'REQUIREMENTS'
 nvidia-cublas==13.1.0.3 --hash=sha256:ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171
 nvidia-cuda-nvrtc==13.0.88 --hash=sha256:ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575
@@ -172,10 +183,8 @@ nvidia-nvjitlink==13.0.88 --hash=sha256:13a74f429e23b921c1109976abefacc69835f2f4
 nvidia-nvshmem-cu13==3.4.5 --hash=sha256:290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80
 nvidia-nvtx==13.0.85 --hash=sha256:4936d1d6780fbe68db454f5e72a42ff64d1fd6397df9f363ae786930fd5c1cd4
 REQUIREMENTS
-  cp -alf "$work/unpacked/." "$bv_fetched/"
-  rm -rf "$work"
-  touch "$bv_fetched/.cuda"
-}
+  cp -alf "$work/unpacked/." "$bv_fetched/" && touch "$bv_fetched/.cuda" && rm -rf "$work"
+)
 
 # Prints the path of nvcc, or nothing.
 bv_nvcc() { PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc || true; }
@@ -185,11 +194,12 @@ bv_environment() {
   echo "libtorch=${BVTRAIN_LIBTORCH:-$bv_fetched} cuda=$(bv_wants_cuda && echo 1 || echo 0) nvcc=$(bv_nvcc)"
 }
 
-# bv_build TARGET...: configures build/release if necessary and builds. Needs bv_find_libtorch.
-bv_build() {
+# bv_build TARGET...: configures build/release if necessary and builds. Needs bv_find_libtorch. In a
+# subshell, which holds a lock: two ninjas in one folder would break each other's files.
+bv_build() (
   local build=$bv_root/build/release log=$bv_root/build/setup.log environment
   environment=$(bv_environment)
-  mkdir -p "$bv_root/build"
+  mkdir -p "$bv_root/build" && bv_lock "$bv_root/build/.lock" || return
   if [[ ! -e $build/build.ninja || $(cat "$build/environment" 2>/dev/null) != "$environment" ]]; then
     if ! (cd "$bv_root" && cmake --preset release -U BV_NVCC -D BVTRAIN_LIBTORCH="$bv_torch") >"$log" 2>&1; then
       tail -n 15 "$log" >&2
@@ -199,10 +209,10 @@ bv_build() {
   fi
   [[ -t 2 ]] && echo "bvtrain set-up: building (about a quarter of an hour the first time, on two cores)" >&2
   if ! ninja -C "$build" "$@" >"$log" 2>&1; then
-    grep -E -A12 'FAILED|error' "$log" | head -n 40 >&2
+    grep -E -A12 'FAILED|error' "$log" | head -n 40 >&2 || true
     bv_fail "the build failed (whole log: $log)"
   fi
-}
+)
 
 # Prints the CUDA plug-in's target if it is wanted and can be built, and explains why not if it was
 # requested but cannot be built.
@@ -212,6 +222,8 @@ bv_cuda_target() {
     echo "bvtrain set-up: nvcc is not found, so the CUDA plug-in is not built; install CUDA 13's nvcc or set CUDA_HOME" >&2
   elif [[ ! -e $bv_torch/lib/libtorch_cuda.so ]]; then
     echo "bvtrain set-up: $bv_torch is a LibTorch without CUDA, so the CUDA plug-in is not built" >&2
+  elif [[ ! -e $bv_torch/../nvidia/cu13/lib/libcudart.so.13 ]]; then
+    echo "bvtrain set-up: nvidia/cu13/lib/libcudart.so.13 is not beside $bv_torch, as in a Python environment, so the CUDA plug-in is not built" >&2
   else
     echo bvtrain_cuda
   fi

@@ -1,5 +1,6 @@
 // scripts/setup.sh and scripts/bvtrain.sh: which LibTorch they use, what they report as missing,
-// and when they configure and build again. cmake, ninja and nvcc are mocks that record their calls.
+// and when they configure and build again; which build sweep.sh and cron.sh use. cmake, ninja and
+// nvcc are mocks that record their calls.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <cstdlib>
 
 #include "test/support/binary.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -21,7 +23,7 @@ struct Checkout {
   TempFolder dir;
 
   Checkout() {
-    for (const char* script : {"setup.sh", "bvtrain.sh"}) {
+    for (const char* script : {"setup.sh", "bvtrain.sh", "sweep.sh", "grid.sh", "cron.sh"}) {
       std::filesystem::create_directories(dir / "scripts");
       std::filesystem::copy_file(source_file(std::string("scripts/") + script),
                                  dir / (std::string("scripts/") + script));
@@ -35,6 +37,7 @@ struct Checkout {
             "printf '#!/bin/bash\\necho ran \"$@\"\\n' >build/release/bvtrain\n"
             "chmod +x build/release/bvtrain");
     libtorch("torch", 11);
+    dir.write("nvidia/cu13/lib/libcudart.so.13", "");
     program("dpkg-query", "echo ii");
   }
 
@@ -153,6 +156,46 @@ TEST_CASE("bvtrain.sh builds again when CUDA is asked for, nvcc appears or LibTo
   CHECK(run_script("BVTRAIN_LIBTORCH=$PWD/other BVTRAIN_CUDA=0").out == "ran --version\n");
   CHECK_THAT(checkout.take_calls(),
              Catch::Contains("BVTRAIN_LIBTORCH=" + (checkout.dir / "other\n")));
+
+  // A LibTorch with CUDA's libraries in its own folder: CMake would have no target for the plug-in.
+  checkout.libtorch("zip/libtorch", 11);
+  const Result zip = run_script("BVTRAIN_LIBTORCH=$PWD/zip/libtorch BVTRAIN_CUDA=1");
+  CHECK(zip.out == "bvtrain set-up: nvidia/cu13/lib/libcudart.so.13 is not beside " +
+                       (checkout.dir / "zip/libtorch") +
+                       ", as in a Python environment, so the CUDA plug-in is not built\n"
+                       "ran --version\n");
+  CHECK_THAT(checkout.take_calls(), Catch::EndsWith("ninja bvtrain\n"));
+}
+
+TEST_CASE("two calls of bvtrain.sh build one after the other") {
+  const Checkout checkout;
+  checkout.program("ninja",
+                   "[[ ! -e busy ]] || echo at once >>calls\n"
+                   "touch busy; sleep 0.3; rm busy; mkdir -p build/release\n"
+                   "printf '#!/bin/bash\\necho ran' >build/release/bvtrain\n"
+                   "chmod +x build/release/bvtrain");
+  const Result both =
+      checkout.bash("scripts/bvtrain.sh & scripts/bvtrain.sh && wait $! && echo both",
+                    "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=0");
+  INFO(both.out);
+  CHECK_THAT(both.out, Catch::EndsWith("both\n"));
+  CHECK(count(both.out, "ran\n") == 2);
+  CHECK_FALSE(contains(checkout.take_calls(), "at once"));
+}
+
+TEST_CASE("two first set-ups download LibTorch once") {
+  const Checkout checkout;
+  checkout.program("python3",
+                   "if [[ $1 == -m ]]; then echo fetch >>calls; sleep 0.3\n"
+                   "else mkdir -p \"$2/unpacked/torch\"; fi");
+  checkout.dir.write("cache/bvtrain/fetch/torch.whl", "");  // of an interrupted download
+  const Result both = checkout.sourced(
+      "bv_find_libtorch & bv_find_libtorch && wait $! && echo both", "BVTRAIN_LIBTORCH=");
+  INFO(both.out);
+  CHECK_THAT(both.out, Catch::EndsWith("both\n"));
+  CHECK(checkout.take_calls() == "fetch\n");
+  CHECK(exists(checkout.dir / "cache/bvtrain/libtorch-2.11.0/torch"));
+  CHECK_FALSE(exists(checkout.dir / "cache/bvtrain/fetch"));
 }
 
 }  // namespace bv::test
