@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # scripts/grid.sh: the grid of a sweep. sweep.sh and slurm.sbatch source it, so that both give the
-# same points the same workdirs:
+# same points the same workdirs; cron.sh uses its functions for arguments.
 #
 #   --out DIR               the folder for the points' workdirs
 #   --grid KEY V1 [V2 ...]  the values of a config key, up to the next argument that begins with "--"
@@ -22,6 +22,36 @@ grid_quote() {
     line+=${line:+ }$argument
   done
   echo "$line"
+}
+
+# grid_option NAME DEFAULT ARGS...: prints the value of the last --NAME in the arguments.
+grid_option() {
+  local name=--$1 value=$2
+  shift 2
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      "$name") value=${2:-} ;;
+      "$name="*) value=${1#*=} ;;
+    esac
+    shift
+  done
+  printf '%s\n' "$value"
+}
+
+# grid_state ARGS...: prints the arguments of bvtrain, and a checksum of the config that they name and
+# of each file that it includes.
+grid_state() {
+  local file included count
+  file=$(grid_option config "${BVTRAIN_CONFIG:-}" "$@")
+  grid_quote "$@"
+  for ((count = 0; count < 20; ++count)); do # files may include each other
+    [[ -f $file && -r $file ]] || return 0
+    printf '%s %s\n' "$file" "$(cksum <"$file")"
+    included=$(sed -nE "s/^include:[[:space:]]+['\"]?([^'\"#]*[^'\"#[:space:]]).*/\1/p" "$file")
+    [[ -n $included ]] || return 0
+    [[ $included == /* ]] || included=$(dirname "$file")/$included
+    file=$included
+  done
 }
 
 # grid_parse ARGS...: sets grid_out, grid_rest (what bvtrain gets for every point), grid_keys,
@@ -96,36 +126,31 @@ grid_point() {
   point_workdir=$grid_out/$point_name
 }
 
-# Sets `grid_config` to the config file, "" if none is named. Ends the script if it does not exist.
-grid_find_config() {
-  local i
-  grid_config=${BVTRAIN_CONFIG:-}
-  for ((i = 0; i < ${#grid_rest[@]}; ++i)); do
-    case ${grid_rest[i]} in
-      --config) grid_config=${grid_rest[i + 1]:-} ;;
-      --config=*) grid_config=${grid_rest[i]#--config=} ;;
-    esac
-  done
-  [[ -z $grid_config || (-r $grid_config && ! -d $grid_config) ]] ||
-    grid_fail "$grid_config: no such file"
+# Ends the script if the arguments name a config that does not exist.
+grid_check_config() {
+  local config
+  config=$(grid_option config "${BVTRAIN_CONFIG:-}" "${grid_rest[@]}")
+  [[ -z $config || (-r $config && ! -d $config) ]] || grid_fail "$config: no such file"
 }
 
-# Ends the script if $grid_out contains points from other arguments or another config: bvtrain would
-# report that they have finished. Otherwise records the arguments there.
+# Ends the script if $grid_out contains points from other arguments or another config: finished points
+# would keep their results, and the others would be trained with the new ones. Otherwise records the
+# arguments there.
 grid_check_arguments() {
-  local note=$grid_out/.grid-arguments now
-  grid_find_config
+  local note=$grid_out/.grid-arguments now made
+  grid_check_config
   mkdir -p "$grid_out" || exit 5
-  now=$(mktemp "$note.XXXXXX") || exit 5
-  {
-    grid_quote "${grid_rest[@]}"
-    printf '%s %s\n' "$grid_config" "$(cksum <"${grid_config:-/dev/null}")"
-  } >"$now"
-  ln "$now" "$note" 2>/dev/null # fails if it exists: another array task may be writing it
-  cmp -s "$now" "$note" && rm -f "$now" && return
+  now=$(grid_state "${grid_rest[@]}")
+  if [[ ! -e $note ]]; then
+    # Another array task may do the same. A file that is moved into place is never seen half-written.
+    made=$(mktemp "$note.XXXXXX") && echo "$now" >"$made" || exit 5
+    mv -n "$made" "$note"
+    rm -f "$made"
+    [[ -e $note ]] || exit 5
+  fi
+  [[ $(cat "$note") != "$now" ]] || return 0
   echo "$(basename "$0"): error: $grid_out was begun with other arguments, or the config has changed since:" >&2
-  diff "$note" "$now" | sed -n 's/^[<]/  then:/p; s/^>/  now: /p' >&2
-  rm -f "$now"
+  diff "$note" - <<<"$now" | sed -n 's/^[<]/  then:/p; s/^>/  now: /p' >&2
   echo "choose another --out; or remove $note to go on with the points that are there" >&2
   exit 2
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # scripts/sweep.sh --help describes this script. grid.sh has the grid code, shared with slurm.sbatch.
 set -uo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-source "$root/scripts/grid.sh"
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
+source "$root/scripts/grid.sh" || exit 2
 
 usage() {
   cat <<'USAGE'
@@ -28,9 +28,10 @@ machine are split among the N runs. The log of a run is sweep.log in its workdir
   --print N       prints the arguments of the N-th point, counted from 1
   --help          prints this
 
-Exit codes: 0 all runs finished, 4 some diverged and all others finished, 75 some were stopped with
-a checkpoint, 130 or 143 this script was stopped, 2 bad arguments; otherwise the code of the first
-run that failed. $BVTRAIN_BINARY names another bvtrain.
+Exit codes: 0 all runs finished; 4 some diverged, and all others finished; 75 some were stopped,
+and the same command continues them; 2 bad arguments; otherwise the code of the first run that
+failed, 137 if it was killed. If this script is stopped: 130 by SIGINT, 143 by SIGTERM,
+129 by SIGHUP, 75 by SIGUSR1. $BVTRAIN_BINARY names another bvtrain.
 USAGE
 }
 
@@ -50,7 +51,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $jobs =~ ^[1-9][0-9]{0,3}$ ]] || grid_fail "--jobs needs a number of runs, not '$jobs'"
 grid_parse "${arguments[@]}"
-bvtrain=${BVTRAIN_BINARY:-$root/scripts/bvtrain.sh}
+bvtrain=${BVTRAIN_BINARY:-$root/build/release/bvtrain}
 
 # ---- Shares of the machine
 
@@ -127,11 +128,13 @@ fi
 # ---- The runs
 
 ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501)) || grid_fail "needs bash 5.1 for wait -p"
-grid_find_config # before anything is built or written
-"$bvtrain" --version >/dev/null || exit # builds bvtrain if necessary
+grid_check_config # before anything is built or written
+# bvtrain.sh builds if necessary. It does not start the points: if the sources changed during the sweep,
+# it would build again, and the points would differ.
+"${BVTRAIN_BINARY:-$root/scripts/bvtrain.sh}" --version >/dev/null || exit
 mkdir -p "$grid_out" || exit 5
 # The runs inherit the lock, so that it also covers runs that a killed sweep has left behind.
-exec 9>"$grid_out/.sweep.lock"
+exec 9>"$grid_out/.sweep.lock" || exit 5
 flock -n 9 || grid_fail "another sweep, or a run that it left behind, still works in $grid_out"
 grid_check_arguments
 
@@ -188,7 +191,8 @@ end_point() { # PID CODE
       stopped=1
       say "$point" "stopped; the same command continues it" ;;
     137)
-      stopped=1
+      # Not counted as stopped: a run that takes too much memory would be killed again each time.
+      [[ $first_failure != 0 ]] || first_failure=$code
       say "$point" "killed; the same command continues it from its last checkpoint" ;;
     4)
       diverged+=("$point_workdir")

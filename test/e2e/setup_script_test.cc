@@ -198,4 +198,47 @@ TEST_CASE("two first set-ups download LibTorch once") {
   CHECK_FALSE(exists(checkout.dir / "cache/bvtrain/fetch"));
 }
 
+TEST_CASE("a sweep builds once, and its points run that build") {
+  const Checkout checkout;
+  // Each run changes a source, and the file system has no hard links.
+  checkout.program("ninja",
+                   "echo ninja >>calls; mkdir -p build/release\n"
+                   "printf '#!/bin/bash\\necho ran \"$@\" >>calls; touch lib/source' "
+                   ">build/release/bvtrain\n"
+                   "chmod +x build/release/bvtrain");
+  checkout.program("ln", "exit 1");
+  checkout.dir.write("c.yaml", "include: base.yaml\n");
+  checkout.dir.write("base.yaml", "seed: 0\n");
+  checkout.dir.make("links/deep");
+  REQUIRE(::symlink((checkout.dir / "scripts/sweep.sh").c_str(),
+                    (checkout.dir / "links/deep/sweep").c_str()) == 0);
+  const auto sweep = [&] {
+    return checkout.bash("links/deep/sweep --config c.yaml --out runs --grid lr 1 2",
+                         "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=0");
+  };
+  const Result first = sweep();
+  INFO(first.out);
+  CHECK(first.code == 0);
+  const std::string calls = checkout.take_calls();
+  CHECK(count(calls, "ninja\n") == 1);
+  CHECK_THAT(calls, Catch::EndsWith("ran --version\n"
+                                    "ran --config c.yaml --set lr=1 --workdir runs/lr=1\n"
+                                    "ran --config c.yaml --set lr=2 --workdir runs/lr=2\n"));
+
+  // A change of an included file is a change of the config.
+  checkout.dir.write("base.yaml", "seed: 1\n");
+  const Result changed = sweep();
+  CHECK(changed.code == 2);
+  CHECK(contains(changed.out,
+                 "sweep: error: runs was begun with other arguments, or the config has changed "
+                 "since:\n  then: ./base.yaml "));
+
+  checkout.dir.make("locked/.sweep.lock");  // a folder cannot be written
+  const Result locked = checkout.bash("scripts/sweep.sh --config c.yaml --out locked --grid lr 1",
+                                      "BVTRAIN_BINARY=/bin/true");
+  CHECK(locked.code == 5);
+  CHECK(contains(locked.out, "locked/.sweep.lock: "));
+  CHECK_FALSE(contains(locked.out, "another sweep"));
+}
+
 }  // namespace bv::test
