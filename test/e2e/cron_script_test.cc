@@ -1,6 +1,7 @@
 // scripts/cron.sh: when it starts bvtrain, and when it prints something, so that cron sends mail.
 // bvtrain is a script here that ends with a given code.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,11 +19,12 @@ struct Cron {
   TempFolder dir;
   std::string workdir = dir / "run";
 
+  Cron() { dir.make("run"); }
   Process start(const std::string& bvtrain, const std::vector<std::string>& more = {}) const {
     const std::string program = dir.write("bvtrain", "#!/bin/bash\n" + bvtrain + "\n");
     ::chmod(program.c_str(), 0755);
     std::vector<std::string> args = {
-        "bash", source_file("scripts/cron.sh"), "--config", "c", "--workdir", workdir};
+        "bash", source_file("scripts/cron.sh"), "--config", dir / "c.yaml", "--workdir", workdir};
     args.insert(args.end(), more.begin(), more.end());
     return Process("/bin/bash", args, {{"BVTRAIN_BINARY", program}});
   }
@@ -55,17 +57,52 @@ TEST_CASE("cron.sh sends mail once, and only if somebody must act") {
   CHECK(cron.starts() == 6);
 }
 
-TEST_CASE("cron.sh tells if another process of the run fails again and again") {
+TEST_CASE("cron.sh tells if a failure that may pass happens again and again") {
+  // Another process of the run fails, the run is killed, the disk of the data is not mounted.
+  for (const int code : {7, 137, 2}) {
+    const Cron cron;
+    cron.dir.write("run/run.json", "{}");  // the run has begun
+    const std::string fail = fmt::format("exit {}", code);
+    for (int i = 0; i < 4; ++i) CHECK(cron.mail(fail, 0).empty());
+    CHECK(cron.mail("exit 0", 0).empty());  // it has recovered
+    for (int i = 0; i < 4; ++i) CHECK(cron.mail(fail, 0).empty());
+    CHECK(contains(cron.mail(fail, code), fmt::format("bvtrain ended with code {}", code)));
+  }
+  CHECK(contains(Cron().mail("exit 2", 2), "bvtrain ended with code 2"));  // a new run
+}
+
+TEST_CASE("cron.sh starts a finished run only if its arguments or its config have changed") {
   const Cron cron;
-  for (int i = 0; i < 4; ++i) CHECK(cron.mail("exit 7", 0).empty());
-  CHECK(cron.mail("exit 0", 0).empty());  // it has recovered
-  for (int i = 0; i < 4; ++i) CHECK(cron.mail("exit 7", 0).empty());
-  CHECK(contains(cron.mail("exit 7", 7), "bvtrain ended with code 7"));
+  cron.dir.write("c.yaml", "include: base.yaml\n");
+  cron.dir.write("base.yaml", "total_steps: 5\n");
+  const std::string finish = "touch " + cron.workdir + "/DONE";
+  for (int i = 0; i < 2; ++i) CHECK(cron.mail(finish, 0).empty());
+  CHECK(cron.starts() == 1);
+  cron.dir.write("base.yaml", "total_steps: 9\n");
+  for (int i = 0; i < 2; ++i) CHECK(cron.mail(finish, 0).empty());
+  CHECK(cron.starts() == 2);
+  for (int i = 0; i < 2; ++i) CHECK(cron.start(finish, {"--set", "lr=1"}).wait().code == 0);
+  CHECK(cron.starts() == 3);
+  std::filesystem::remove(cron.workdir + "/DONE");  // started by hand for more steps
+  CHECK(cron.start(finish, {"--set", "lr=1"}).wait().code == 0);
+  CHECK(cron.starts() == 4);
+}
+
+TEST_CASE("cron.sh makes no workdir, and tells in every call that it cannot write there") {
+  const Cron cron;
+  std::filesystem::remove(cron.workdir);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(cron.mail("exit 0", 2) ==
+          "cron.sh: error: no folder " + cron.workdir + ": make it once, or mount its disk\n");
+  }
+  CHECK_FALSE(exists(cron.workdir));
+  cron.dir.make("run/.cron.lock");  // a folder cannot be written
+  for (int i = 0; i < 2; ++i) CHECK(contains(cron.mail("exit 0", 5), "/run/.cron.lock: "));
+  CHECK(cron.starts() == 0);
 }
 
 TEST_CASE("cron.sh leaves a run alone that still goes, whoever has started it") {
   const Cron cron;
-  cron.dir.make("run");
   {
     Workdir workdir(cron.workdir);  // as a run by hand
     workdir.claim();
@@ -90,13 +127,30 @@ TEST_CASE("cron.sh leaves a run alone that still goes, whoever has started it") 
   CHECK(cron.starts() == 2);
 }
 
+TEST_CASE("cron.sh leaves a run alone that is started by hand while bvtrain opens its data") {
+  const Cron cron;
+  REQUIRE(::mkfifo((cron.dir / "fifo").c_str(), 0600) == 0);
+  Process script = cron.start("touch " + (cron.dir / "began") + "; read line <" +
+                              (cron.dir / "fifo") + "; exit 2");
+  REQUIRE(wait_for_file(cron.dir / "began"));
+  Workdir workdir(cron.workdir);
+  workdir.claim();
+  const int fifo = ::open((cron.dir / "fifo").c_str(), O_RDWR);
+  REQUIRE(::write(fifo, "\n", 1) == 1);
+  const Finished end = script.wait();
+  ::close(fifo);
+  CHECK(end.code == 0);
+  CHECK((end.out + end.err).empty());
+  CHECK_FALSE(exists(cron.workdir + "/FAILED"));
+}
+
 TEST_CASE("cron.sh refuses --cleanup") {
   const Cron cron;
   const Finished end = cron.start("exit 0", {"--cleanup"}).wait();
   CHECK(end.code == 2);
   CHECK(end.err ==
-        "scripts/cron.sh: error: --cleanup would remove the finished run, and the next call would "
-        "train again\n");
+        "cron.sh: error: --cleanup would remove the finished run, and the next call would train "
+        "again\n");
   CHECK(cron.starts() == 0);
 }
 

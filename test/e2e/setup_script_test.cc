@@ -241,4 +241,23 @@ TEST_CASE("a sweep builds once, and its points run that build") {
   CHECK_FALSE(contains(locked.out, "another sweep"));
 }
 
+TEST_CASE("cron.sh runs the build that is there, and builds nothing") {
+  const Checkout checkout;
+  checkout.dir.make("run");
+  const auto cron = [&] { return checkout.bash("scripts/cron.sh --config c --workdir run"); };
+  const Result none = cron();
+  CHECK(none.code == 2);
+  CHECK(none.out == "cron.sh: error: no " + (checkout.dir / "build/release/bvtrain") +
+                        ": build it with scripts/bvtrain.sh --version, or set BVTRAIN_BINARY\n");
+  CHECK_FALSE(exists(checkout.dir / "run/FAILED"));
+
+  REQUIRE(checkout.bash("ninja").code == 0);
+  checkout.take_calls();
+  const Result started = cron();
+  CHECK(started.code == 0);
+  CHECK(started.out.empty());
+  CHECK(checkout.take_calls().empty());
+  CHECK(contains(read_text(checkout.dir / "run/cron.log"), "ran --config c --workdir run\n"));
+}
+
 }  // namespace bv::test
