@@ -13,7 +13,7 @@ namespace {
 
 struct Job {
   TempFolder dir;
-  std::string arguments = "--config c.yaml";
+  std::string arguments = "--config c.yaml --workdir run";
 
   void program(const std::string& name, const std::string& text) const {
     write(dir / name, "#!/bin/bash\n" + text);
@@ -22,14 +22,16 @@ struct Job {
   // Runs the script with an srun that prints `said` and ends with `code`. Returns the script's
   // code. Its output is in the file `out`.
   int end(const std::string& said, int code, const std::string& more = "") const {
-    program("srun", "echo \"$@\" >" + (dir / "srun-args") + "\necho step 3\nprintf '" + said +
-                        "' >&2\nexit " + std::to_string(code) + "\n");
+    dir.make("tmp");
+    program("srun", "echo \"$@\" >" + (dir / "srun-args") + "\nls $TMPDIR >" + (dir / "in-tmp") +
+                        "\necho step 3\nprintf '" + said + "' >&2\nexit " + std::to_string(code) +
+                        "\n");
     program("scontrol", "echo \"$@\" >>" + (dir / "requeued") + "\n");
     write(dir / "requeued", "");
-    const std::string line = "cd " + dir.path() + " && env PATH=" + dir.path() +
-                             ":$PATH SLURM_JOB_ID=17 SLURM_SUBMIT_DIR=. BVTRAIN_BINARY=/bin/true " +
-                             more + " bash " + source_file("scripts/slurm.sbatch") + " " +
-                             arguments + " >" + (dir / "out") + " 2>&1";
+    const std::string line =
+        "cd " + dir.path() + " && env PATH=" + dir.path() + ":$PATH TMPDIR=" + (dir / "tmp") +
+        " SLURM_JOB_ID=17 SLURM_SUBMIT_DIR=. BVTRAIN_BINARY=/bin/true " + more + " bash " +
+        source_file("scripts/slurm.sbatch") + " " + arguments + " >" + (dir / "out") + " 2>&1";
     const int status = std::system(line.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
@@ -67,24 +69,47 @@ TEST_CASE("the exit code of the first rank that failed decides whether a slurm j
     CHECK(job.read("requeued") == (one.again ? "requeue 17\n" : ""));
     CHECK(job.read("out").starts_with("step 3\n"));  // the ranks' output is passed on
   }
-  // At most three times, but after 75 as often as necessary.
-  const auto restarted = [](int times) { return "SLURM_RESTART_COUNT=" + std::to_string(times); };
-  CHECK(job.end(others, 7, restarted(2)) == 7);
-  CHECK(job.read("requeued") == "requeue 17\n");
-  CHECK(job.end(others, 7, restarted(3)) == 7);
-  CHECK(job.read("requeued").empty());
-  CHECK(job.end(exited("n0: tasks 0-3", 75), 75, restarted(90)) == 75);
-  CHECK(job.read("requeued") == "requeue 17\n");
-  // A job that never gets far enough to save would be requeued forever.
-  const std::string unsaved = "Stopped by the time limit; nothing was saved\\n";
-  CHECK(job.end(unsaved, 75, restarted(2)) == 75);
-  CHECK(job.read("requeued") == "requeue 17\n");
-  CHECK(job.end(unsaved, 75, restarted(3)) == 75);
-  CHECK(job.read("requeued").empty());
   CHECK(job.end("", 75, "SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=4") == 75);
   CHECK(job.read("requeued") == "requeue 9_4\n");
+  CHECK(job.read("in-tmp").empty());  // nothing remains there if the job is killed
   // 75 is not a failure, and one rank may end before another.
   CHECK(job.read("srun-args").find("--kill-on-bad-exit=0 --wait=120 ") != std::string::npos);
+}
+
+TEST_CASE("a slurm job is requeued three times in a row after failures, after 75 without limit") {
+  Job job;
+  const auto requeued = [&](const std::string& said, int code, int restarts) {
+    CHECK(job.end(said, code, "SLURM_RESTART_COUNT=" + std::to_string(restarts)) == code);
+    return job.read("requeued") == "requeue 17\n";
+  };
+  // A run that needs many restarts because of the time limit, and slurm's own restarts, which this
+  // script does not see.
+  for (const int restarts : {0, 1, 2, 50}) CHECK(requeued("", 75, restarts));
+  for (const int restarts : {51, 52, 53}) CHECK(requeued("", 7, restarts));
+  CHECK_FALSE(requeued("", 7, 54));
+  CHECK(requeued("", 75, 55));  // it has saved
+  CHECK(requeued("", 7, 56));
+  // A job that never gets far enough to save would be requeued forever.
+  const std::string unsaved = "Stopped by the time limit; nothing was saved\\n";
+  for (int restarts = 0; restarts < 4; ++restarts)
+    CHECK(requeued(unsaved, 75, restarts) == (restarts < 3));
+  CHECK(requeued(unsaved, 75, 0));  // submitted again
+  // There is nothing to continue without a workdir.
+  job.arguments = "--config c.yaml";
+  CHECK_FALSE(requeued("", 7, 0));
+}
+
+TEST_CASE("a slurm job says what to do if it does not find the repository") {
+  Job job;
+  const std::string call =
+      ": call sbatch in the folder of the repository or set BVTRAIN_ROOT=<that folder>";
+  CHECK(job.end("", 0, "BVTRAIN_BINARY=") == 2);
+  CHECK(job.read("out") == "slurm.sbatch: error: no ./build/release/bvtrain" + call +
+                               ", and build bvtrain once with scripts/bvtrain.sh --version; or set "
+                               "BVTRAIN_BINARY\n");
+  job.arguments = "--config c.yaml --out runs --grid lr 0.1";
+  CHECK(job.end("", 0) == 2);
+  CHECK(job.read("out") == "slurm.sbatch: error: no ./scripts/grid.sh" + call + "\n");
 }
 
 TEST_CASE("a slurm array trains the points of sweep.sh's grid") {
