@@ -4,10 +4,10 @@ files and as an npz file, each with the program that defines its format.
 
     python3 -m venv venv && venv/bin/pip install tensorflow-cpu tensorflow-datasets array_record webdataset
     venv/bin/python scripts/data/make_data.py OUT [--digits DIR] [--images FOLDER] [--each N] [--limit N]
-        [--shards N]
+        [--shards N] [--name NAME]
 
 --digits takes the folder of the IDX files of the project's own digits, --images a folder of JPEG
-files <split>/<class>/<file> such as CIFAR-10. OUT/<name> then holds tfds/, tfds_array_record/, wds/,
+files <split>/<class>/<file> such as CIFAR-10. OUT/NAME then holds tfds/, tfds_array_record/, wds/,
 tfrecord/ and <split>.npz with the same examples in the same order, and order.json with the
 order. test/e2e/data_formats_test.cc compares what the program reads from each of them.
 """
@@ -55,42 +55,20 @@ def folder_of_images(folder, each):
     return examples, names, "jpeg"
 
 
-def write_recipes(out, examples, classes, shards):
-    """Writes the data sets of configs/big_vision under their names, all with the same images."""
-    train = [example for example in examples if example[0] == "train"]
-    test = [example for example in examples if example[0] == "test"]
-
-    def named(split, some):
-        return [(split, *rest) for _, *rest in some]
-
-    few, many = train[:: max(len(train) // 2000, 1)], named("full", train + [
-        ("full", "t" + key, data, label) for _, key, data, label in test])
-    sets = {"imagenet2012": named("train", few) + named("validation", test[::40]), "imagenet21k": many,
-            "imagenet_v2": named("test", test[::40]), "cifar10": examples, "uc_merced": named("train", few)}
-    for name in ("caltech101", "cars196", "cifar100", "dtd", "oxford_iiit_pet"):
-        sets[name] = named("train", few) + named("test", test[::40])
-    for name, chosen in sets.items():
-        write_tfds(out, name, chosen, classes, "jpeg", shards, "tfrecord",
-                   version="2.1.0" if name == "cars196" else "1.0.0")
-    write_tfds(out, "imagenet2012_real", named("validation", test[::40]), classes, "jpeg", shards, "tfrecord",
-               features=lambda key, data, label: {"image": io.BytesIO(data), "original_label": label,
-                                                  "real_label": [label] * (label % 3), "file_name": key})
+NO_METADATA = tempfile.TemporaryDirectory()  # removed at the end
 
 
-def write_tfds(out, dataset_name, examples, classes, encoding, shards, file_format, version="1.0.0", features=None):
+def write_tfds(out, dataset_name, examples, classes, encoding, shards, file_format):
     shape = tf.io.decode_image(examples[0][2]).shape
-    names = tfds.features.ClassLabel(names=classes)
-    real = {"image": tfds.features.Image(shape=shape, encoding_format=encoding), "original_label": names,
-            "real_label": tfds.features.Sequence(names), "file_name": tfds.features.Text()}
 
     with tfds.core.registered.skip_registration():
 
         class Builder(tfds.core.GeneratorBasedBuilder):
-            VERSION = tfds.core.Version(version)
+            VERSION = tfds.core.Version("1.0.0")
 
             def _info(self):
                 return self.dataset_info_from_configs(
-                    features=tfds.features.FeaturesDict(real if features else {
+                    features=tfds.features.FeaturesDict({
                         "image": tfds.features.Image(shape=shape, encoding_format=encoding),
                         "label": tfds.features.ClassLabel(names=classes),
                         "id": tfds.features.Text(),
@@ -110,9 +88,6 @@ def write_tfds(out, dataset_name, examples, classes, encoding, shards, file_form
                 for of, key, data, label in examples:
                     if of != split:
                         continue
-                    if features:
-                        yield key, features(key, data, label)
-                        continue
                     image = tf.io.decode_image(data).numpy()
                     yield key, {
                         "image": io.BytesIO(data), "label": label, "id": key,
@@ -121,7 +96,7 @@ def write_tfds(out, dataset_name, examples, classes, encoding, shards, file_form
                     }
 
             name = dataset_name
-            pkg_dir_path = epath.Path(tempfile.mkdtemp())  # for its metadata, which does not exist
+            pkg_dir_path = epath.Path(NO_METADATA.name)  # for its metadata, which does not exist
 
     builder = Builder(data_dir=out, file_format=file_format)
     builder.download_and_prepare(
@@ -141,19 +116,15 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--digits")
     parser.add_argument("--images")
-    parser.add_argument("--name", default="")
+    parser.add_argument("--name", default="", help="default: digits_png or images")
     parser.add_argument("--each", type=int, default=1000000, help="images of each class and split")
     parser.add_argument("--limit", type=int, default=1000000, help="images of each split")
     parser.add_argument("--shards", type=int, default=4)
-    parser.add_argument("--recipes", action="store_true",
-                        help="write the data sets of configs/big_vision, made of --images, to OUT instead")
     args = parser.parse_args()
     if args.digits:
         name, (examples, classes, encoding) = args.name or "digits_png", digits(args.digits)
     else:
         name, (examples, classes, encoding) = args.name or "images", folder_of_images(args.images, args.each)
-    if args.recipes:
-        return write_recipes(args.out, examples, classes, args.shards)
     of_split = {}
     for example in examples:
         of_split.setdefault(example[0], []).append(example)
