@@ -130,7 +130,8 @@ case ${1:-} in
   tidy)
     # The sources need std::source_location, which clang supports from version 16 on. A separate
     # folder, because clang cannot read GCC's precompiled headers: without a build there are none.
-    tidy=$(command -v clang-tidy-{19,18,17,16} clang-tidy | head -n 1)
+    tidy=$(command -v clang-tidy-{19,18,17,16} clang-tidy | head -n 1) || true
+    [[ -n $tidy ]] || { echo "dev.sh tidy: needs clang-tidy 16 or newer; on Debian: apt-get install clang-tidy-19" >&2; exit 2; }
     source scripts/setup.sh && bv_find_libtorch
     cmake --preset release -B build/tidy -D BVTRAIN_LIBTORCH="$bv_torch" >/dev/null
     mkdir -p build/tidy/openmp  # GCC's omp.h without an attribute that clang does not support

@@ -18,8 +18,8 @@ bv_fetch_cuda
 python=$root/build/venv/bin/python
 if [[ ! -x $python ]] || ! "$python" -c 'import tensorboard, numpy, jsonschema, yaml' 2>/dev/null; then
   mkdir -p "$root/build"
-  bv_packages=(python3-venv) && bv_install_packages
-  python3 -m venv "$root/build/venv" &&
+  (bv_packages=(python3-venv) && bv_install_packages) &&
+    python3 -m venv "$root/build/venv" &&
     "$root/build/venv/bin/pip" install -q 'tensorboard==2.20.0' 'setuptools<81' numpy jsonschema pyyaml >"$root/build/venv.log" 2>&1 ||
     { echo "note: Python packages can't be installed; the tests that need them will be skipped" >&2 && python=; }
 fi
