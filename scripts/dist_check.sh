@@ -86,9 +86,11 @@ with_srun() { srun --nodes "$1" --ntasks-per-node 2 --time 2 "${run[@]}" --workd
 
 # Makes two hosts, n0 and n1, on one bridge, each with its own name and address.
 make_namespaces() {
-  bridge=bvtrain-br
+  local name=bvtrain-br
   printf '127.0.0.1 localhost\n%s.1 n0\n%s.2 n1\n%s.254 %s\n' "$net" "$net" "$net" "$(hostname -s)" >"$dir/hosts"
-  ip link add "$bridge" type bridge && ip addr add "$net.254/24" dev "$bridge" && ip link set "$bridge" up || return 1
+  ip link add "$name" type bridge || return 1  # it exists if another call of this script is running
+  bridge=$name
+  ip addr add "$net.254/24" dev "$bridge" && ip link set "$bridge" up || return 1
   local i space
   for i in 0 1; do
     space=bvtrain-n$i
