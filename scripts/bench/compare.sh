@@ -9,6 +9,9 @@ rounds=${1:-5} python=${PYTHON:-python3} seconds=${SECONDS_EACH:-5}
 bvtrain=$root/build/release/bvtrain
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 
+# Runs bvtrain. If it fails, prints its messages and ends the script.
+ours() { "$bvtrain" "$@" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }; }
+
 # 8,192 random images, as many as notebook_cnn.py has.
 "$python" - "$work" <<'DATA'
 import os, struct, sys
@@ -21,18 +24,19 @@ for split in ("train", "t10k"):
 DATA
 
 for ((i = 0; i < rounds; ++i)); do
-  FASHION_MNIST_DIR=$work "$bvtrain" bench --config "$root/configs/fashion_mnist_cnn.yaml" --seconds "$(echo "$seconds / 3" | bc -l)" \
-    --set input.batch_size=128 --set evals=null --set wd=1e-4 2>/dev/null | awk '$1 == "training" { print $2 }' >>"$work/ours"
+  FASHION_MNIST_DIR=$work ours bench --config "$root/configs/fashion_mnist_cnn.yaml" \
+    --seconds "$(awk -v s="$seconds" 'BEGIN { print s / 3 }')" --set input.batch_size=128 --set evals=null --set wd=1e-4 |
+    awk '$1 == "training" { print $2 }' >>"$work/ours"
   "$python" "$root/scripts/bench/notebook_cnn.py" --mode default --seconds "$seconds" >>"$work/default"
   "$python" "$root/scripts/bench/notebook_cnn.py" --mode tuned --seconds "$seconds" >>"$work/tuned"
   for side in ours torch; do
     begin=$(date +%s.%N)
     if [[ $side == ours ]]; then
-      "$bvtrain" --config "$root/configs/digits_cnn.yaml" --set evals=null --set total_steps=1 >/dev/null 2>&1
+      ours --config "$root/configs/digits_cnn.yaml" --set evals=null --set total_steps=1 >/dev/null
     else
       "$python" "$root/scripts/bench/first_step.py" >/dev/null
     fi
-    echo "$(date +%s.%N) - $begin" | bc -l >>"$work/start_$side"
+    awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }' >>"$work/start_$side"
   done
 done
 "$python" - "$work" <<'REPORT'

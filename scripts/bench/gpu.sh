@@ -19,17 +19,17 @@
 # Each result is a line that begins with PASS, FAIL or the kind of measurement. These lines are printed
 # and, with all other output, written to $OUT/gpu-<stages>.log (/tmp without OUT). After LIMIT seconds
 # (390) nothing more starts: a line that begins with SKIP names what was skipped. The most important
-# parts come first.
+# parts come first. The exit code is 1 if a line begins with FAIL.
 # DEVICE=cpu tries the script without a GPU.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${OUT:-/tmp} device=${DEVICE:-cuda} limit=${LIMIT:-390}
-most_jobs=$(($(nproc) / 2))  # tests that run at once
+most_jobs=$((($(nproc) + 1) / 2))  # tests that run at once
 
 pack() {
   set -e
-  local folder=${1:?where the pack goes} work
-  work=$(mktemp -d)
+  local folder=${1:?where the pack goes}
+  work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
   BVTRAIN_CUDA=1 "$here/../portable.sh" "$work/pack" test_cuda step_bench
   [[ -e $work/pack/libbvtrain_cuda.so ]] || { echo "gpu.sh: there is no CUDA plug-in to pack" >&2; exit 2; }
   cp "$here"/gpu/*.py "$work/pack/"
@@ -41,7 +41,6 @@ pack() {
   mkdir -p "$folder"
   tar -C "$work/pack" -c . | xz -6 -T0 >"$folder/pack.txz"
   cp "$here/gpu.sh" "$folder/"
-  rm -rf "$work"
   echo "packed $(du -sk "$folder" | cut -f1) KiB in $folder"
 }
 if [[ ${1:-} == pack ]]; then pack "${2:-}"; exit; fi
@@ -51,9 +50,13 @@ if [[ ${1:-} == table ]]; then
 fi
 
 if [[ -e $here/pack.txz ]]; then  # unpacked once per machine
-  unpacked=/tmp/bvtrain-gpu-$(sha1sum <"$here/pack.txz" | cut -c1-12)
-  [[ -e $unpacked/run ]] || { mkdir -p "$unpacked" && python3 -c \
-    'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/pack.txz" "$unpacked"; }
+  unpacked=/tmp/bvtrain-gpu-$UID-$(sha1sum <"$here/pack.txz" | cut -c1-12)
+  if [[ ! -e $unpacked ]]; then
+    fresh=$(mktemp -d /tmp/bvtrain-gpu-XXXXXX) || exit 2
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/pack.txz" "$fresh" &&
+      mv -T "$fresh" "$unpacked" || { rm -rf "$fresh"; exit 2; }
+  fi
+  [[ -O $unpacked ]] || { echo "gpu.sh: $unpacked belongs to another user" >&2; exit 2; }
   here=$unpacked
 fi
 [[ -x $here/run ]] || { echo "gpu.sh: there is no pack here; make one with 'gpu.sh pack FOLDER'" >&2; exit 2; }
@@ -373,3 +376,4 @@ for stage in "${stages[@]}"; do
   say "== $stage $(date -u +%H:%M:%S)"
   "stage_$stage"
 done
+! grep -aq '^FAIL' "$log"

@@ -5,18 +5,19 @@
 # For each pp, prints the loader's images per second without a cache, in the first pass with one and
 # in the next, the median (min .. max) of three rounds of SECONDS (default 1), and the ratios.
 # IMAGES must be enough for a first pass of 4 * SECONDS.
-# CACHE is the folder of the cache (default: a new one in /dev/shm). Needs IMAGES * 0.8 MB there.
+# The cache is in a new folder in CACHE (default: /dev/shm). Needs IMAGES * 0.8 MB there.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tar=${1:?usage: input_cache.sh TAR [IMAGES] [SECONDS] [CACHE]}
 images=${2:-4000} seconds=${3:-1}
 bvtrain=$root/build/release/bvtrain
 work=$(mktemp -d)
-cache=${4:-$(mktemp -d /dev/shm/input-cache-XXXXXX)}
-trap 'rm -rf "$work"; rm -f "$cache"/bvtrain-images-*; rmdir "$cache" 2>/dev/null || true' EXIT
+trap 'rm -rf "$work" "${cache:-}"' EXIT
+mkdir -p "${4:-/dev/shm}"
+cache=$(mktemp -d "${4:-/dev/shm}/input-cache-XXXXXX")
 export XDG_CACHE_HOME=$work/xdg
 
-mkdir -p "$work/files" "$cache"
+mkdir "$work/files"
 tar -xf "$tar" -C "$work/files"
 python3 - "$work" "$images" <<'REPEAT'
 import os, pathlib, struct, sys

@@ -7,21 +7,23 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 rounds=${1:-5} other=${2:-} epochs=${EPOCHS:-60}
 bvtrain=$root/build/release/bvtrain
-work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d) && trap 'rm -rf "$work"; kill $(jobs -p) 2>/dev/null || true' EXIT
 
 train() {  # BINARY NAME
-  "$1" --config "$root/configs/digits_cnn.yaml" --set total_epochs="$epochs" --workdir "$work/$2" >/dev/null 2>&1
+  "$1" --config "$root/configs/digits_cnn.yaml" --set total_epochs="$epochs" --workdir "$work/$2" >"$work/$2.log" 2>&1 ||
+    { cat "$work/$2.log" >&2; exit 1; }
   rm -rf "${work:?}/$2"
 }
 timed() {  # FILE COMMAND...
   local begin
   begin=$(date +%s.%N)
   "${@:2}"
-  echo "$(date +%s.%N) - $begin" | bc -l >>"$work/$1"
+  awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }' >>"$work/$1"
 }
 pair() {
-  train "$bvtrain" a & train "$bvtrain" b
-  wait
+  train "$bvtrain" a & local first=$!
+  train "$bvtrain" b
+  wait "$first"
 }
 beside_busy() {
   bash -c 'while :; do :; done' & local busy=$!
