@@ -161,9 +161,9 @@ Installed-Size: $(du -sk "$tree/usr" | cut -f1)
 Depends: ${depends#shlibs:Depends=}
 Conflicts: $3
 Replaces: $3
-Description: trainer for image classifiers ($summary)
- bvtrain trains image classifiers from a YAML file. It is one native binary on
- LibTorch, built from commit $commit.
+Description: trainer for image classifiers and regressors ($summary)
+ bvtrain trains image classifiers and regressors from a YAML file. It is one
+ native binary on LibTorch, built from commit $commit.
 CONTROL
 }
 

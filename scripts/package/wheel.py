@@ -16,7 +16,7 @@ METADATA = """\
 Metadata-Version: 2.1
 Name: bvtrain
 Version: {version}
-Summary: A trainer for image classifiers: one native binary on LibTorch
+Summary: A trainer for image classifiers and regressors: one native binary on LibTorch
 License: Apache-2.0
 Requires-Python: >=3.10
 Requires-Dist: torch==2.11.0
