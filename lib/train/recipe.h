@@ -114,6 +114,7 @@ struct Recipe {
   void read_run();
   void read_input(bool synthetic);
   bool read_data_sets(const Config& input, const DataEnv& env);
+  void find_classes();
   void open_data(const std::vector<std::string>& keep_only);
   void make_sampler_of(InputPart& part);
   void make_data(const std::vector<std::string>& keep_only);

@@ -246,21 +246,23 @@ void Recipe::read_input(bool synthetic) {
   for (const InputPart& part : inputs_) check_examples(part, has_classes);
 }
 
-// Opens the data sets. The run's classes are those of a checkpoint, or of the first data set that
-// names its classes.
+// Determines the run's classes: those of the checkpoint or, without one, those of the first data
+// set that names its classes. All data sets are opened with them, also those before that one. A
+// restart has them from the checkpoint, and must open the same data as the first start.
+void Recipe::find_classes() {
+  for (const InputPart& part : inputs_) {
+    if (!classes_.names.empty()) return;
+    classes_.names = part.open(std::nullopt)->class_names();
+  }
+}
+
 void Recipe::open_data(const std::vector<std::string>& keep_only) {
+  find_classes();
   for (InputPart& part : inputs_) {
     part.training.data = part.open(classes_.names.empty() ? std::nullopt : std::optional(classes_));
     if (part.quarantine && !data_env_.synthetic)
       part.training.data =
           part.quarantine->leave_out(part.training.data, part.name(), loader.threads);
-    if (!classes_.names.empty() || part.training.data->class_names().empty()) continue;
-    classes_.names = part.training.data->class_names();
-    if (&part != &inputs_.front()) {
-      part.keys.warn("data",
-                     "has class names, but the data sets before it have none: labels are compared "
-                     "by number");
-    }
   }
   data_env_.classes = classes_;
   for (InputPart& part : inputs_) attempt(config, [&] { make_sampler_of(part); });

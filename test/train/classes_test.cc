@@ -1,6 +1,11 @@
 // The classes of the training data and those of an evaluator's data.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/train/recipe.h"
 #include "test/support/error.h"
@@ -42,6 +47,27 @@ Lines warnings_of(const Config& config) {
   Lines lines = warnings(recipe.config);
   std::erase_if(lines, [](const std::string& line) { return !contains(line, "evals.val.data"); });
   return lines;
+}
+
+// Returns a run that trains on the arrays of `npz` and then on the class folders in `folder`.
+Config mixture_of(const std::string& npz, const std::string& folder) {
+  const std::string pp =
+      "value_range(-1, 1)|onehot(num_classes, key='label', key_result='labels')|"
+      "keep('image', 'labels')";
+  return parse_config(
+      "num_classes: auto\ntotal_steps: 4\nlog_training_steps: 2\n"
+      "input:\n"
+      "  data: {a: 1, b: 1}\n"
+      "  a: {data: {name: npz, fname: " +
+          npz + "}, pp: \"" + pp +
+          "\"}\n"
+          "  b: {data: {name: image_folder, data_dir: " +
+          folder + "}, pp: \"decode|" + pp +
+          "\"}\n"
+          "  batch_size: 2\n"
+          "model_name: cnn\nloss: softmax_xent\noptax_name: scale_by_adam\n"
+          "lr: 0.001\n",
+      "x.yaml");
 }
 
 }  // namespace
@@ -90,6 +116,36 @@ TEST_CASE("a class that only the validation rows of a csv file have is warned of
   CHECK_THAT(found[0],
              Catch::Contains("2 of 3 examples are of classes without a training example, which "
                              "the model cannot learn: c; add"));
+}
+
+TEST_CASE("in a mixture, data without class names before data with names has the same classes") {
+  const TempFolder folder;
+  for (int label = 0; label < 12; ++label)
+    folder.write(fmt::format("classes/{}/1.jpg", label), flat_jpeg(90));
+  const std::string npz = folder / "a.npz";
+  write_npz(npz, {{"image", at::zeros({12, 8, 8, 3}, at::kByte)}, {"label", at::arange(12)}});
+  const Recipe first(mixture_of(npz, folder / "classes"), /*synthetic=*/false, /*meta=*/true);
+  const Lines names = first.data->class_names();
+  REQUIRE(names == Lines{"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"});
+  for (const TrainingData::Part& part : first.data->parts()) {
+    INFO(part.name);
+    for (int64_t i = 0; i < 12; ++i) {
+      const int64_t label = part.data->read(i).at("label").item<int64_t>();
+      // The folders are read in the order of their names, the arrays by their numbers.
+      CHECK(names.at(label) == (part.name == "a" ? fmt::format("{}", i) : names.at(i)));
+    }
+  }
+  // A restart has the classes from the checkpoint. It compares the fingerprints of the data.
+  const Recipe restarted(mixture_of(npz, folder / "classes"), /*synthetic=*/false, /*meta=*/true,
+                         Group::single(), c10::kCPU, /*ranks_at_start=*/0,
+                         ClassNames{names, "the checkpoint"});
+  CHECK(restarted.data->fingerprint() == first.data->fingerprint());
+  const Lines warned = warnings(first.config);
+  CHECK(std::count_if(warned.begin(), warned.end(), [](const std::string& line) {
+          return contains(line,
+                          "input.a.data: has no class names, but the training data has: "
+                          "these names are numbers, so label 2 is the class '2'");
+        }) == 1);
 }
 
 }  // namespace bv::test
