@@ -111,8 +111,8 @@ inline constexpr size_t kRowBytes = size_t{16} << 20;
 inline constexpr size_t kColumns = 10'000;
 // Lines of a file. The index keeps their numbers in 32 bits.
 inline constexpr uint32_t kManifestLines = std::numeric_limits<uint32_t>::max();
-// A key of JSON Lines with those around it, "a/b/c". Each value repeats the names around it, so
-// deep rows would take the product of length and number.
+// A key of JSON Lines with those around it, "a/b/c", or such a name of a TFDS feature. Each value
+// repeats the names around it, so deep rows would take the product of length and number.
 inline constexpr size_t kJsonKeyBytes = 1000;
 // Different splits in a column. Each row's split is looked for among them, one by one.
 inline constexpr size_t kSplits = 1000;
@@ -158,6 +158,9 @@ inline constexpr int kTfdsNesting = 32;
 inline constexpr size_t kTfdsDimensions = 8;
 // A file of class names beside features.json, one per line: kClasses names of 16 bytes.
 inline constexpr size_t kTfdsNamesBytes = size_t{16} << 20;
+// The names of a data set, a split and a file, and the template of file names. It is Linux's limit
+// for the name of a file. Each of kTfdsFiles names may repeat the others.
+inline constexpr size_t kFileNameBytes = 255;
 // Files of all splits. A name is made for each, from as little as two bytes of JSON.
 inline constexpr int64_t kTfdsFiles = 1'000'000;
 // Examples of a file. The sum of kTfdsFiles such numbers cannot overflow.

@@ -73,6 +73,19 @@ std::string copied_tfds(const TempFolder& temp) {
   return temp / "tfds/digits_40/1.0.0";
 }
 
+// Writes the TFDS data set `d`, whose split train has `count` records. `features`: the members of
+// the dictionary of features.
+void write_tfds(const TempFolder& temp, const std::string& features, const std::string& records,
+                int count) {
+  write(temp / "d-train.tfrecord-00000-of-00001", records);
+  write(temp / "dataset_info.json",
+        R"({"name": "d", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train",
+          "shardLengths": [")" +
+            std::to_string(count) + R"("],
+          "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"}]})");
+  write(temp / "features.json", R"({"featuresDict": {"features": {)" + features + "}}}");
+}
+
 }  // namespace
 
 TEST_CASE("TFDS folders of both record formats hold the images of the npz file", "[formats]") {
@@ -132,16 +145,10 @@ TEST_CASE("a TFDS folder may hold JPEG, PNG and WebP", "[formats]") {
        {flat_jpeg(150), png_of(image), webp_of(image, /*lossless=*/true)}) {
     records += tfrecord(tf_example({{"image", bytes_feature(file)}, {"label", label_feature(1)}}));
   }
-  write_file_atomically(temp / "d-train.tfrecord-00000-of-00001", records);
-  write_file_atomically(
-      temp / "dataset_info.json",
-      R"({"name": "d", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [{"name": "train",
-          "shardLengths": ["3"],
-          "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"}]})");
-  write_file_atomically(temp / "features.json",
-                        R"({"featuresDict": {"features": {
-          "image": {"image": {"shape": {"dimensions": ["-1", "-1", "3"]}}},
-          "label": {"classLabel": {"numClasses": "10"}}}}})");
+  write_tfds(temp,
+             R"("image": {"image": {"shape": {"dimensions": ["-1", "-1", "3"]}}},
+                "label": {"classLabel": {"numClasses": "10"}})",
+             records, 3);
   const auto data = open_data("{name: tfds, data_dir: " + temp.path() + "}");
   REQUIRE(data->size() == 3);
   for (int64_t i = 0; i < 3; ++i) {
@@ -150,6 +157,20 @@ TEST_CASE("a TFDS folder may hold JPEG, PNG and WebP", "[formats]") {
         decode_image({file.const_data_ptr<uint8_t>(), static_cast<size_t>(file.numel())}, 3, false);
     CHECK((pixels.to(at::kInt) - 150).abs().max().item<int>() <= 1);
   }
+}
+
+TEST_CASE("of the class names of a TFDS folder, only those of the feature label are read",
+          "[formats]") {
+  const OwnCache cache;
+  const TempFolder temp;
+  const std::string class_label = R"({"classLabel": {"numClasses": "2"}})";
+  write_tfds(temp, R"("label": )" + class_label + R"(, "breed": )" + class_label,
+             tfrecord(tf_example({{"breed", label_feature(1)}, {"label", label_feature(0)}})), 1);
+  write(temp / "label.labels.txt", "cat\ndog\n");
+  write(temp / "breed.labels.txt", "\xFF");
+  const auto data = open_data("{name: tfds, data_dir: " + temp.path() + "}");
+  CHECK(data->class_names() == std::vector<std::string>{"cat", "dog"});
+  CHECK(data->read(0).at("breed").item<int64_t>() == 1);
 }
 
 TEST_CASE("an index that is stored is used until a file changes", "[formats]") {

@@ -12,6 +12,7 @@ class TfdsTable {
  public:
   BadDataTable make() {
     infos();
+    long_names();
     splits();
     features();
     frames();
@@ -78,6 +79,29 @@ class TfdsTable {
              "'filepathTemplate' '{DATASET}-train.tfrecord-00000-of-00001' is not understood");
     add_info("a name that leaves the folder", info_with(train("[2]"), "../../d"),
              "'filepathTemplate' '../../d-train.tfrecord-00000-of-00001' is not understood");
+  }
+
+  void long_names() {
+    const std::string at_most = " bytes, but the name of a file can have only 255";
+    add_info("a name of 256 bytes", info_with(train("[2]"), std::string(256, 'd')),
+             "'name' has 256" + at_most);
+    add_info("a split with a name of 256 bytes",
+             info_with(R"([{"name": ")" + std::string(256, 's') + R"(", "shardLengths": [2]}])"),
+             "the name of a split has 256" + at_most);
+    std::string repeated;
+    for (int i = 0; i < 28; ++i) repeated += "{DATASET}";
+    const auto with_template = [&](const std::string& pattern) {
+      return info_with(train("[2]", R"(, "filepathTemplate": ")" + pattern + '"'),
+                       std::string(100, 'd'));
+    };
+    add_info("a template of 259 bytes", with_template(repeated + "{SPLIT}"),
+             "'filepathTemplate' has 259" + at_most);
+    add_info("a template that repeats a long name", with_template(repeated),
+             "a name that 'filepathTemplate' makes has 343" + at_most);
+    add("a feature with a name of 1,001 bytes", kFeatures,
+        R"({"featuresDict": {"features": {"a": {"featuresDict": {"features": {")" +
+            std::string(999, 'b') + R"(": {"text": {}}}}}}}})",
+        kFeatures + ": error: the name of a feature has 1001 bytes, more than 1000");
   }
 
   void splits() {

@@ -74,7 +74,7 @@ class FeaturesReader {
       const json* features = member(*inner, "features");
       if (!features) fail(name, "'featuresDict' has no 'features'");
       for (const auto& [key, value] : features->items())
-        add(value, name.empty() ? key : name + "/" + key, outer, depth + 1);
+        add(value, inner_name(name, key), outer, depth + 1);
       return;
     }
     if (const json* sequence = member(node, "sequence")) {
@@ -91,6 +91,16 @@ class FeaturesReader {
     add_leaf(node, kind, std::move(feature));
   }
 
+  // Returns the name of the feature `key` of the dictionary `name`, which is empty for the root.
+  std::string inner_name(const std::string& name, const std::string& key) const {
+    const size_t size = name.empty() ? key.size() : name.size() + 1 + key.size();
+    if (size > limits::kJsonKeyBytes) {
+      fail("", fmt::format("the name of a feature has {} bytes, more than {}", size,
+                           limits::kJsonKeyBytes));
+    }
+    return name.empty() ? key : name + "/" + key;
+  }
+
   void add_leaf(const json& node, const std::string& kind, TfdsFeature feature) {
     if (const json* image = first_member(node, {"image", "labeledImage"})) {
       if (feature.sequence) return leave_out(feature.name, "it is a list of images");
@@ -104,8 +114,8 @@ class FeaturesReader {
     } else if (member(node, "text")) {
       feature.kind = Kind::text;
     } else if (member(node, "classLabel")) {
-      feature.is_class = true;
-      feature.class_names = class_names(feature.name);
+      // Only these are used. Many features may share one large file of names.
+      if (feature.name == "label") feature.class_names = class_names();
     } else if (const json* tensor = first_member(node, {"tensor", "boundingBox", "scalar"})) {
       const json* dtype = member(*tensor, "dtype", json::value_t::string);
       const std::string type = dtype ? dtype->get<std::string>() : "";
@@ -167,10 +177,9 @@ class FeaturesReader {
     return shape;
   }
 
-  // Reads the names that TFDS stores next to the data: "objects-label.labels.txt".
-  std::vector<std::string> class_names(std::string name) const {
-    std::replace(name.begin(), name.end(), '/', '-');
-    const std::string file = folder_ + "/" + name + ".labels.txt";
+  // Reads the names of the feature `label` that TFDS stores next to the data.
+  std::vector<std::string> class_names() const {
+    const std::string file = folder_ + "/label.labels.txt";
     const std::optional<std::string> text = read_file_if_any(file, limits::kTfdsNamesBytes);
     if (!text) return {};
     if (!valid_utf8(*text)) throw Error(Exit::usage, file, "is not UTF-8 text: save it as UTF-8");

@@ -28,8 +28,7 @@ struct TfdsFeature {
   std::vector<int64_t> shape;            // of one value; -1 where any size is allowed
   bool sequence = false;                 // a leading dimension of any size
   bool raw = false;                      // numbers are stored as their bytes
-  std::vector<std::string> class_names;  // of a ClassLabel with names
-  bool is_class = false;                 // a ClassLabel
+  std::vector<std::string> class_names;  // of the ClassLabel `label`, if it has names
 
   // Returns the value in an Example as a tensor. The bytes of images share the memory of `record`,
   // (n,) uint8, which `example` is a view of. Throws Error::bare(Exit::data) "feature 'label':
@@ -45,7 +44,7 @@ struct TfdsFeatures {
   const TfdsFeature* find(std::string_view name) const;
 };
 
-// Reads features.json and the class names (<name>.labels.txt) in the folder of a version. Images
+// Reads features.json and the class names (label.labels.txt) in the folder of a version. Images
 // whose names are not in `encoded` are decoded. Throws Error(Exit::usage).
 TfdsFeatures read_tfds_features(const std::string& folder, const std::set<std::string>& encoded);
 

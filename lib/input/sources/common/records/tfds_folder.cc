@@ -94,14 +94,24 @@ std::string text_member(const json& object, const char* key, const std::string& 
   return member(object, key, JsonKind::text, file).get<std::string>();
 }
 
+// Throws at `file` if `text`, which is `what`, is too long for a part of a file's name.
+void check_length(const std::string& text, const char* what, const std::string& file) {
+  if (text.size() <= limits::kFileNameBytes) return;
+  throw Error(Exit::usage, file,
+              fmt::format("{} has {} bytes, but the name of a file can have only {}", what,
+                          text.size(), limits::kFileNameBytes));
+}
+
 // Replaces every "{NAME}" of a template by its value (naming.ShardedFileTemplate).
 std::string fill(std::string text, const std::vector<std::pair<std::string, std::string>>& values,
                  const std::string& file) {
   for (const auto& [name, value] : values) {
     // Continues after the inserted value, which may itself contain "{NAME}".
     for (size_t at = 0; (at = text.find("{" + name + "}", at)) != std::string::npos;
-         at += value.size())
+         at += value.size()) {
       text.replace(at, name.size() + 2, value);
+      check_length(text, "a name that 'filepathTemplate' makes", file);
+    }
   }
   if (text.find_first_of("{}/") != std::string::npos || text.empty()) {
     throw Error(Exit::usage, file, fmt::format("'filepathTemplate' '{}' is not understood", text));
@@ -132,6 +142,7 @@ std::vector<int64_t> read_lengths(const json& split, const std::string& name,
 TfdsSplit read_split(const json& split, const TfdsFolder& folder, const std::string& file) {
   TfdsSplit result;
   result.name = member(split, "name", JsonKind::text, file).get<std::string>();
+  check_length(result.name, "the name of a split", file);
   if (!split.contains("shardLengths")) {
     throw Error(Exit::usage, file,
                 fmt::format("split '{}' has no 'shardLengths': it was prepared by a version of "
@@ -143,6 +154,7 @@ TfdsSplit read_split(const json& split, const TfdsFolder& folder, const std::str
   result.shard_lengths = read_lengths(split, result.name, file);
   const std::string pattern =
       text_member(split, "filepathTemplate", "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}", file);
+  check_length(pattern, "'filepathTemplate'", file);
   const int64_t shards = std::ssize(result.shard_lengths);
   for (int64_t shard = 0; shard < shards; ++shard) {
     const std::string number = fmt::format("{:05}", shard), count = fmt::format("{:05}", shards);
@@ -167,6 +179,7 @@ TfdsFolder read_folder(const std::string& path) {
   TfdsFolder folder;
   folder.path = path;
   folder.name = member(info, "name", JsonKind::text, file).get<std::string>();
+  check_length(folder.name, "'name'", file);
   folder.version = text_member(info, "version", "", file);
   folder.file_format = text_member(info, "fileFormat", "tfrecord", file);
   if (folder.file_format != "tfrecord" && folder.file_format != "array_record") {
