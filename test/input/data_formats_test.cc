@@ -159,6 +159,33 @@ TEST_CASE("a TFDS folder may hold JPEG, PNG and WebP", "[formats]") {
   }
 }
 
+TEST_CASE("images of a TFDS folder that 8 bits cannot hold are left out", "[formats]") {
+  const OwnCache cache;
+  const TempFolder temp;
+  const auto image_of = [](const std::string& dtype) {
+    return R"({"image": {"dtype": ")" + dtype + R"(", "shape": {"dimensions": ["8", "8", "1"]}}})";
+  };
+  const std::string file = bytes_feature(flat_jpeg(90));
+  write_tfds(
+      temp,
+      R"("image": )" + image_of("uint16") + R"(, "mask": )" + image_of("uint16") +
+          R"(, "depth": )" + image_of("float32") + R"(, "grey": )" + image_of("uint8"),
+      tfrecord(tf_example({{"image", file}, {"mask", file}, {"depth", file}, {"grey", file}})), 1);
+  const auto open = [&](const std::string& rest) {
+    return open_data("{name: tfds, data_dir: " + temp.path() + rest + "}");
+  };
+  const std::string depth = "feature 'depth' is left out: it is an image of float32";
+  const auto data = open("");
+  CHECK(data->read(0).size() == 2);
+  CHECK(data->read(0).at("grey").sizes() == at::IntArrayRef{8, 8, 1});
+  CHECK(data->read(0).at("image").dim() == 1);  // for the op `decode`
+  CHECK(data->source().file_notes(0).remarks ==
+        std::vector<std::string>{depth, "feature 'mask' is left out: it is an image of uint16"});
+  const auto encoded = open(", skip_decode: [image, mask, depth]");
+  CHECK(encoded->read(0).at("mask").dim() == 1);
+  CHECK(encoded->source().file_notes(0).remarks == std::vector<std::string>{depth});
+}
+
 TEST_CASE("of the class names of a TFDS folder, only those of the feature label are read",
           "[formats]") {
   const OwnCache cache;

@@ -111,14 +111,19 @@ class FeaturesReader {
       const bool decodes = channels == -1 || channels == 1 || channels == 3;
       if (feature.kind == TfdsFeature::Kind::image && !decodes)
         return leave_out(feature.name, fmt::format("it is an image of {} channels", channels));
+      // Decoding gives 8 bits: the upper half of uint16. A float32 is stored as four channels.
+      const std::string type = text_member(*image, "dtype");
+      const bool eight_bits = type.empty() || type == "uint8";
+      const bool for_an_op = feature.kind == Kind::encoded && type == "uint16";
+      if (!eight_bits && !for_an_op)
+        return leave_out(feature.name, fmt::format("it is an image of {}", type));
     } else if (member(node, "text")) {
       feature.kind = Kind::text;
     } else if (member(node, "classLabel")) {
       // Only these are used. Many features may share one large file of names.
       if (feature.name == "label") feature.class_names = class_names();
     } else if (const json* tensor = first_member(node, {"tensor", "boundingBox", "scalar"})) {
-      const json* dtype = member(*tensor, "dtype", json::value_t::string);
-      const std::string type = dtype ? dtype->get<std::string>() : "";
+      const std::string type = text_member(*tensor, "dtype");
       const json* encoding = member(*tensor, "encoding", json::value_t::string);
       feature.raw = encoding && *encoding == "bytes";
       if (encoding && *encoding == "zlib")
@@ -153,6 +158,11 @@ class FeaturesReader {
     if (!node.is_object()) return nullptr;
     const auto found = node.find(key);
     return found != node.end() && found->type() == type ? &*found : nullptr;
+  }
+  // Returns member `key` of an object, "" if it is missing.
+  static std::string text_member(const json& node, const char* key) {
+    const json* text = member(node, key, json::value_t::string);
+    return text ? text->get<std::string>() : "";
   }
   static const json* first_member(const json& node, std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
