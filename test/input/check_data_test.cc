@@ -314,6 +314,18 @@ TEST_CASE("stats count no classes where labels are shares or numbers to predict"
   CHECK(classes(7) == 0);
 }
 
+TEST_CASE("what a source remarks about its files is a warning") {
+  const ManifestFolder dir;
+  const std::string csv = dir.write("t.csv", "image,label,\nimages/a.jpg,0,\n");
+  const Config config = parse_config("input: {data: {name: csv, fname: " + csv + "}}", "x.yaml");
+  const std::vector<DataSection> all = data_sections(config);
+  DataOpener(config, all, {}).open(all.at(0));
+  const std::vector<std::string> found = warnings(config);
+  REQUIRE(found.size() == 1);
+  CHECK_THAT(found[0], Catch::EndsWith("warning: input.data: train: " + csv +
+                                       ": column 3 has no name and is left out"));
+}
+
 TEST_CASE("the data sets of a config are found with their names") {
   const Config config = parse_config(R"(
 input: {data: {a: 0.5, b: 0.5, c: 0}, a: {data: {name: digits}}, b: {data: {name: digits}}}

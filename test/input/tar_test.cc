@@ -119,6 +119,17 @@ TEST_CASE("the end of a tar", "[tar]") {
   CHECK(tars.files(member) == whole);
   CHECK(tars.files(header + "123") == whole);  // not even padded
   CHECK(tars.files(kTarEnd).empty());
+  // Only a block of zeros shows that no member is missing.
+  const auto has_end = [&](const std::string& bytes) {
+    TarReader reader(tars.write("t.tar", bytes));
+    for (TarMember each; reader.next(each);) CHECK_FALSE(reader.has_end());
+    return reader.has_end();
+  };
+  CHECK(has_end(member + std::string(10'240, '\0')));
+  CHECK(has_end(member + std::string(512, '\0')));
+  CHECK_FALSE(has_end(member + std::string(511, '\0')));
+  CHECK_FALSE(has_end(member));
+  CHECK_FALSE(has_end(header + "123"));
   CHECK(tars.problem(header + "12") ==
         "t.tar @ offset 0: error: 'a' has 3 bytes, but the file ends after 2 of them: it is cut "
         "off");

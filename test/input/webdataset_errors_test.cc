@@ -199,6 +199,32 @@ TEST_CASE("tars that would lose data are errors", "[webdataset]") {
              Catch::Contains("b.tar @ offset 1024: error: the file ends within a header"));
 }
 
+TEST_CASE("tars that may be cut off between two members are warned of", "[webdataset]") {
+  const Shards shards;
+  shards.tar("a.tar", labelled("0", 1));
+  CHECK(shards.open()->file_notes(0).remarks.empty());
+  const auto cut = [&](const std::string& name, const std::string& bytes) {
+    shards.write(name, bytes);
+    shards.settle(name);
+  };
+  cut("b.tar", labelled("1", 2));
+  const std::string begin =
+      " of 3 tar files may be cut off, because the block of zeros at the end "
+      "is missing; compare their sizes with those of the originals: ";
+  const auto remarks = [&] {
+    Names all = shards.open()->file_notes(0).remarks;
+    for (std::string& each : all) each = shards.without_path(each);
+    return all;
+  };
+  shards.tar("c.tar", labelled("2", 3));
+  for (int i = 0; i < 2; ++i) {  // the second time from the stored index
+    CHECK(remarks() == Names{"1" + begin + "b.tar"});
+    CHECK_FALSE(shards.index_file().empty());
+  }
+  cut("c.tar", tar_member("2.cls", "3") + tar_header("2.jpg", 4) + jpeg(""));
+  CHECK(remarks() == Names{"2" + begin + "b.tar, c.tar"});
+}
+
 TEST_CASE("a tar that changes during a run is an error of its examples", "[webdataset]") {
   const Shards shards;
   shards.tar("a.tar", labelled("0", 1) + labelled("1", 2));

@@ -154,6 +154,9 @@ OpenedData DataOpener::open(const DataSection& section) {
   if (section.data.has(kFolder)) opened.folder = section.data.get(kFolder, "");
   const bool matched = options_.pp && !section.own_classes && section.name.starts_with("evals.");
   opened.data = open_data(section, matched ? classes_ : std::nullopt);
+  for (const auto& [split, notes] : opened.data->file_notes()) {
+    for (const std::string& remark : notes.remarks) section.data.warn("", split + ": " + remark);
+  }
   opened.file_folders = file_folders(section.data);
   opened.decoding = first_decoding(section);
   if (options_.pp) opened.pp = std::make_shared<Pipeline>(section.owner, section.pp_key);

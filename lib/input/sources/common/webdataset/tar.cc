@@ -186,6 +186,7 @@ std::span<const uint8_t> TarReader::header() {
     fail(at_, fmt::format("the file ends within a header, after {} of {} bytes: it is cut off",
                           block.size(), kTarBlock));
   }
+  has_end_ = block.size() >= kTarBlock;
   check_tail(at_);
   return {};
 }

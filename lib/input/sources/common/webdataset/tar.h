@@ -48,6 +48,10 @@ class TarReader {
   // Returns the content of a member.
   std::string content(const TarMember& member);
 
+  // After the last member: whether a block of zeros follows it, as POSIX demands. Some programs
+  // write none, but a file may also have been cut off between two members.
+  bool has_end() const { return has_end_; }
+
   const std::string& name() const { return name_; }
   uint64_t size() const { return size_; }
 
@@ -64,7 +68,8 @@ class TarReader {
   std::string name_;
   RegularFile file_;
   uint64_t size_;
-  uint64_t at_;                  // offset of the next header
+  uint64_t at_;  // offset of the next header
+  bool has_end_ = false;
   std::vector<uint8_t> window_;  // the part of the file from window_at_ on that was read last
   uint64_t window_at_ = 0;
 };

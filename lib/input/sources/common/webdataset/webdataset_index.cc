@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "lib/input/broken_files.h"
+#include "lib/input/class_map.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/image/orientation.h"
@@ -21,7 +22,7 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain webdataset 4";
+constexpr std::string_view kFormat = "bvtrain webdataset 5";
 constexpr size_t kMaxShown = 20;  // broken samples
 
 [[noreturn]] void refuse(std::string_view why) { throw Error::bare(Exit::data, why); }
@@ -227,6 +228,7 @@ struct SampleIndex::Scanned {
   LabelForms forms;
   std::vector<Error> problems;
   uint64_t broken = 0;
+  bool has_end = false;
 };
 
 SampleIndex::SampleIndex(const std::vector<std::string>& files, const SamplePlan& plan,
@@ -278,6 +280,7 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
   }
   found.fractional = scanner.fractional();
   found.notes = scanner.notes();
+  found.has_end = scanner.has_end();
   return found;
 }
 
@@ -303,7 +306,22 @@ void SampleIndex::build(const std::vector<std::string>& files, const SamplePlan&
   }
   forms.check_equal(classes.names());
   fractional_.assign(plan.features.size(), 0);
+  note_missing_ends(files, found);
   merge(std::move(found), plan.label.has_value());
+}
+
+// A download that breaks off between two members leaves a tar that is valid except for its end.
+void SampleIndex::note_missing_ends(const std::vector<std::string>& files,
+                                    const std::vector<Scanned>& found) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!found[i].has_end) names.push_back(files[i]);
+  }
+  if (names.empty()) return;
+  notes_.remarks.push_back(
+      fmt::format("{} of {} tar files may be cut off, because the block of zeros at the end is "
+                  "missing; compare their sizes with those of the originals: {}",
+                  names.size(), files.size(), short_list(names, /*counted=*/false)));
 }
 
 void SampleIndex::merge(std::vector<Scanned> files, bool labelled) {
@@ -343,6 +361,7 @@ std::string SampleIndex::pack() const {
     packed.text(suffix);
     packed.number(count);
   }
+  packed.texts(notes_.remarks);
   packed.numbers(fractional_);
   packed.numbers(file_ends_);
   packed.numbers(begins_);
@@ -364,6 +383,7 @@ bool SampleIndex::unpack(std::string_view text, size_t files, const SamplePlan& 
     const std::string suffix(packed.text());
     read.notes_.other_types[suffix] = static_cast<int64_t>(packed.number());
   }
+  read.notes_.remarks = packed.texts();
   read.fractional_ = packed.numbers<uint8_t>();
   read.file_ends_ = packed.numbers<uint64_t>();
   read.begins_ = packed.numbers<uint32_t>();

@@ -50,6 +50,8 @@ class SampleScanner {
 
   const FileNotes& notes() const { return notes_; }
   const std::vector<uint8_t>& fractional() const { return fractional_; }
+  // After the last sample: TarReader::has_end().
+  bool has_end() const { return reader_.has_end(); }
 
  private:
   bool advance();
@@ -107,6 +109,7 @@ class SampleIndex {
   void build(const std::vector<std::string>& files, const SamplePlan& plan,
              const ClassNumbers& classes, bool keep_broken);
   static Scanned scan(const std::string& file, const SamplePlan& plan, const ClassNumbers& classes);
+  void note_missing_ends(const std::vector<std::string>& files, const std::vector<Scanned>& found);
   void merge(std::vector<Scanned> files, bool labelled);
   // The stored form: the fields of the class one after another, arrays with their lengths.
   std::string pack() const;
