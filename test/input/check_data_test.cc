@@ -314,6 +314,25 @@ TEST_CASE("stats count no classes where labels are shares or numbers to predict"
   CHECK(classes(7) == 0);
 }
 
+TEST_CASE("the classes of a mixture are those of its first data set with class names") {
+  const ManifestFolder dir;
+  for (const char* name : {"bee", "cat", "dog"})
+    dir.write("classes/" + std::string(name) + "/1.jpg", flat_jpeg(90));
+  const std::string csv = dir.write("t.csv", "image,label\nimages/a.jpg,0\nimages/b.jpg,1\n");
+  const Config config = parse_config(fmt::format(R"(
+num_classes: auto
+input:
+  data: {{a: 1, b: 1}}
+  a: {{data: {{name: csv, fname: {}}}, pp: decode}}
+  b: {{data: {{name: image_folder, data_dir: {}}}, pp: decode}}
+)",
+                                                 csv, dir / "classes"),
+                                     "x.yaml");
+  const std::vector<DataSection> all = data_sections(config);
+  DataOpener(config, all, {.pp = true}).open(all.at(0));
+  CHECK(config.get<int64_t>("num_classes") == 3);
+}
+
 TEST_CASE("what a source remarks about its files is a warning") {
   const ManifestFolder dir;
   const std::string csv = dir.write("t.csv", "image,label,\nimages/a.jpg,0,\n");

@@ -178,15 +178,18 @@ std::shared_ptr<const Dataset> DataOpener::open_data(
   return list ? list->leave_out(std::move(data), section.name, options_.threads) : data;
 }
 
-// Determines the label numbering of the training data, and num_classes.
+// Determines the label numbering of the training data, and num_classes, as a run does.
 void DataOpener::learn_classes() {
   classes_.emplace();
-  const DataSection& first = sections_.front();
-  if (!first.name.starts_with("input")) return;
-  const auto data = open_data(first, std::nullopt);
-  classes_->names = data->class_names();
+  if (!sections_.front().name.starts_with("input")) return;
+  std::set<int64_t> labels;
+  for (const DataSection& section : sections_) {
+    if (!section.name.starts_with("input")) break;
+    const auto data = open_data(section, std::nullopt);
+    if (classes_->names.empty()) classes_->names = data->class_names();
+    labels.merge(data->labels_of_splits());
+  }
   if (!config_.is_text("num_classes", kAuto)) return;
-  const std::set<int64_t> labels = data->labels_of_splits();
   const int64_t count = !classes_->names.empty() ? std::ssize(classes_->names)
                         : labels.empty()         ? 0
                                                  : *labels.rbegin() + 1;
