@@ -80,6 +80,10 @@ inline constexpr uint64_t kChunkRecords = uint64_t{1} << 25;
 inline constexpr uint64_t kArrayRecordRecords = uint64_t{1} << 40;
 // The part of a TFRecord that may hold a label when its index is made. One integer needs 14 bytes.
 inline constexpr uint64_t kIntegerFeatureBytes = 32;
+// Features of a tf.train.Example. An empty one has 2 bytes in the record and takes 40 in memory.
+inline constexpr size_t kExampleFeatures = 100'000;
+// Byte strings of one of these features. An empty one has 2 bytes and takes 48 in memory.
+inline constexpr size_t kExampleTexts = size_t{1} << 20;
 // A list of texts of one example. They are padded to equal lengths, so that one long text and many
 // short ones take the product of length and number.
 inline constexpr size_t kPaddedTextBytes = size_t{64} << 20;

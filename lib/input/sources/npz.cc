@@ -17,6 +17,7 @@
 #include "lib/input/sources/common/array_source.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/folder_entries.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -64,6 +65,7 @@ class Npz : public ArraySource {
                   fmt::format("no array begins with prefix '{}'; there are: {}", prefix_,
                               join(names, ", ")));
     }
+    check_memory(arrays);
     const auto& [first, first_array] = *arrays.begin();
     for (auto& [name, array] : arrays) {
       if (array.dim() == 0) {
@@ -81,9 +83,7 @@ class Npz : public ArraySource {
                     fmt::format("array '{}{}' has {} rows, but '{}{}' has {}", prefix_, first,
                                 first_array.size(0), prefix_, name, array.size(0)));
       }
-      if (array.dim() == 1 && at::isIntegralType(array.scalar_type(), /*includeBool=*/false)) {
-        array = array.to(at::kLong);
-      }
+      if (widens(array)) array = array.to(at::kLong);
       if (name.starts_with("label") && at::isFloatingType(array.scalar_type()))
         array = finite_labels(array, prefix_ + name);
     }
@@ -91,6 +91,24 @@ class Npz : public ArraySource {
   }
 
  private:
+  // Returns whether load() makes int64 of the array.
+  static bool widens(const at::Tensor& array) {
+    return array.dim() == 1 && at::isIntegralType(array.scalar_type(), /*includeBool=*/false);
+  }
+
+  // Throws if the arrays, which read_npz() accepted, take too much memory as load() returns them.
+  void check_memory(const Example& arrays) const {
+    uint64_t bytes = 0;
+    for (const auto& [name, array] : arrays)
+      bytes += widens(array) ? sizeof(int64_t) * array.numel() : array.nbytes();
+    const uint64_t packed = std::filesystem::file_size(fname_);
+    if (bytes <= limits::kUnpackedBytes || bytes <= limits::kUnpackedRatio * packed) return;
+    throw Error(Exit::usage, fname_,
+                fmt::format("its {} would unpack to {}: a zip bomb, or damaged",
+                            human_bytes(static_cast<double>(packed)),
+                            human_bytes(static_cast<double>(bytes))));
+  }
+
   // Returns soft labels as float32. A NaN among them would otherwise look like divergence in the
   // step that uses it.
   at::Tensor finite_labels(const at::Tensor& labels, const std::string& name) const {

@@ -23,6 +23,7 @@ class IdxTable {
   BadDataTable make() {
     images();
     packed();
+    labels();
     others();
     return std::move(table_);
   }
@@ -95,6 +96,17 @@ class IdxTable {
     add_packed("gzip data in two parts", two, damaged(two));
     add_packed("gzip data of another file", deflated("no IDX file"),
                " @ offset 0: error: bad IDX magic 0x6e6f2049, expected 0x00000803 (images)");
+  }
+
+  void labels() {
+    // A label takes 8 bytes in memory.
+    const std::string many =
+        deflated(big(0x801, 4) + big(40 << 20, 4) + std::string(40 << 20, '\0'));
+    table_.push_back({"idx: few bytes that would become 42 million labels", kSection,
+                      changed(without(good_, kLabels), kLabels + ".gz", many), Exit::usage,
+                      fmt::format("{}.gz: error: its {:.1f} KiB would unpack to 320.0 MiB: a gzip "
+                                  "bomb, or damaged",
+                                  kLabels, static_cast<double>(many.size()) / 1024)});
   }
 
   void others() {
@@ -306,6 +318,12 @@ class NpzTable {
     ZipMember bomb = {"label.npy", std::string(400'000, '\0'), 8, 300'000'000};
     add_member("an entry that would unpack to 300 MB", bomb,
                ": error: its 390.8 KiB would unpack to 286.1 MiB: a zip bomb, or damaged");
+    const std::string many = zip_file(
+        {zip_member("label.npy", npy_header("|u1", {40 << 20}) + std::string(40 << 20, '\0'),
+                    /*packed=*/true)});
+    add("few bytes that would become 42 million labels", many,
+        fmt::format(": error: its {:.1f} KiB would unpack to 320.0 MiB: a zip bomb, or damaged",
+                    static_cast<double>(many.size()) / 1024));
     member = zip_member("label.npy", kLabel);
     ++member.checksum;
     add_member(

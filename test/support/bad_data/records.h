@@ -245,6 +245,19 @@ class TfdsTable {
     add_example("a list of numbers that is cut off",
                 tf_example({{"image", image}, {"label", bytes_field(3, bytes_field(1, "\xFF"))}}),
                 "not a valid protobuf message: a number is cut off", Exit::usage);
+    const auto repeated = [](const std::string& field, size_t count) {
+      std::string all;
+      for (size_t i = 0; i < count; ++i) all += field;
+      return all;
+    };
+    const std::string nothing = bytes_field(1, "");  // an empty name, or an empty string
+    add_example("100,001 features without names",
+                bytes_field(1, repeated(bytes_field(1, nothing), 100'001)),
+                "the record has more than 100,000 features");
+    add_example("2^20 + 1 empty strings in a feature",
+                tf_example({{"image", bytes_field(1, repeated(nothing, (1 << 20) + 1))},
+                            {"label", label_feature(1)}}),
+                "feature 'image' holds more than 1,048,576 byte strings");
     const std::string cut = good_jpeg().substr(0, good_jpeg().size() - 8) + "\xFF\xD9";
     add_record(
         "an image without its end",

@@ -12,7 +12,7 @@ bool is_gzip(std::span<const uint8_t> bytes) {
   return bytes.size() >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B;
 }
 
-Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file) {
+Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file, uint64_t each) {
   constexpr size_t kSmallest = 18;  // header and trailer
   const auto damaged = [&] {
     return Error(Exit::usage, file,
@@ -24,11 +24,12 @@ Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file) {
   uint64_t claimed = 0;
   for (size_t i = 1; i <= 4; ++i) claimed = claimed << 8 | bytes[bytes.size() - i];
   if (claimed > limits::kDeflateRatio * bytes.size()) throw damaged();
-  if (claimed > limits::kUnpackedBytes && claimed > limits::kUnpackedRatio * bytes.size()) {
+  const uint64_t taken = each * claimed;
+  if (taken > limits::kUnpackedBytes && taken > limits::kUnpackedRatio * bytes.size()) {
     throw Error(Exit::usage, file,
                 fmt::format("its {} would unpack to {}: a gzip bomb, or damaged",
                             human_bytes(static_cast<double>(bytes.size())),
-                            human_bytes(static_cast<double>(claimed))));
+                            human_bytes(static_cast<double>(taken))));
   }
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> codec(
       libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);

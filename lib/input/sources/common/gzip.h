@@ -17,7 +17,8 @@ struct Unpacked {
 // Returns whether the bytes begin with gzip's magic number.
 bool is_gzip(std::span<const uint8_t> bytes);
 // Unpacks a gzip file with one member whose content is smaller than 4 GiB. `file` is for messages.
-// Throws Error(Exit::usage).
-Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file);
+// `each` is the number of bytes that the caller then makes of each unpacked byte; they count when a
+// file that grows too much is refused. Throws Error(Exit::usage).
+Unpacked gunzip(std::span<const uint8_t> bytes, const std::string& file, uint64_t each = 1);
 
 }  // namespace bv

@@ -69,11 +69,12 @@ at::Tensor parse(std::span<const uint8_t> bytes, const std::string& file,
   return out;
 }
 
+// `each`: as for gunzip().
 template <class Parse>
-at::Tensor read(const std::string& file, Parse parse_bytes) {
+at::Tensor read(const std::string& file, Parse parse_bytes, uint64_t each) {
   const MappedFile mapped(file);
   if (!is_gzip(mapped.bytes())) return parse_bytes(mapped.bytes(), file);
-  const Unpacked unpacked = gunzip(mapped.bytes(), file);
+  const Unpacked unpacked = gunzip(mapped.bytes(), file, each);
   return parse_bytes(std::span<const uint8_t>(unpacked.data.get(), unpacked.size), file);
 }
 
@@ -88,8 +89,10 @@ at::Tensor parse_idx_labels(std::span<const uint8_t> bytes, const std::string& f
   return parse(bytes, file, {1}, "labels").to(at::kLong);
 }
 
-at::Tensor read_idx_images(const std::string& file) { return read(file, parse_idx_images); }
-at::Tensor read_idx_labels(const std::string& file) { return read(file, parse_idx_labels); }
+at::Tensor read_idx_images(const std::string& file) { return read(file, parse_idx_images, 1); }
+at::Tensor read_idx_labels(const std::string& file) {
+  return read(file, parse_idx_labels, sizeof(int64_t));
+}
 
 void check_idx_counts(const at::Tensor& images, const std::string& image_file,
                       const at::Tensor& labels, const std::string& label_file) {

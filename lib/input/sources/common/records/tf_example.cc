@@ -9,6 +9,7 @@
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -102,8 +103,12 @@ std::vector<std::span<const uint8_t>> TfFeature::bytes() const {
   expect(Kind::bytes);
   std::vector<std::span<const uint8_t>> values;
   for (Reader message(list_); message.next();) {
-    if (message.field() == 1 && message.type() == WireType::bytes)
-      values.push_back(message.bytes());
+    if (message.field() != 1 || message.type() != WireType::bytes) continue;
+    if (values.size() == limits::kExampleTexts) {
+      throw Error::bare(Exit::data, fmt::format("holds more than {} byte strings",
+                                                human_count(limits::kExampleTexts)));
+    }
+    values.push_back(message.bytes());
   }
   return values;
 }
@@ -134,6 +139,10 @@ TfExample::TfExample(std::span<const uint8_t> serialized) {
         if (entry.type() != WireType::bytes) continue;
         if (entry.field() == 1) name = text_of(entry.bytes());
         if (entry.field() == 2) value = entry.bytes();
+      }
+      if (features_.size() == limits::kExampleFeatures) {
+        throw Error::bare(Exit::data, fmt::format("the record has more than {} features",
+                                                  human_count(limits::kExampleFeatures)));
       }
       features_.emplace_back(name, TfFeature(value));
     }

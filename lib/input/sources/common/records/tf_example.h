@@ -24,7 +24,8 @@ class TfFeature {
 
   Kind kind() const { return kind_; }  // none: the feature has no value at all
   // The values of a feature of that kind, in order; nothing for one of kind none. Throw
-  // Error::bare(Exit::data) if the feature is malformed or of another kind.
+  // Error::bare(Exit::data) if the feature is malformed or of another kind, or if it has more than
+  // 2^20 byte strings.
   std::vector<std::span<const uint8_t>> bytes() const;
   at::Tensor floats() const;    // (values,) float32
   at::Tensor integers() const;  // (values,) int64
@@ -45,7 +46,8 @@ std::string_view kind_text(TfFeature::Kind kind);
 // The features of an Example by name. A view, like TfFeature.
 class TfExample {
  public:
-  // Throws Error::bare(Exit::data) if the bytes are not an Example.
+  // Throws Error::bare(Exit::data) if the bytes are not an Example, or one of more than 100,000
+  // features.
   explicit TfExample(std::span<const uint8_t> serialized);
 
   // Returns nullptr if there is no such feature.
