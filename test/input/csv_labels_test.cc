@@ -1,5 +1,10 @@
 // Labels of the source csv: classes, several labels, numbers.
+#include <chrono>
+
+#include "lib/input/sources/common/manifest/label_column.h"
 #include "test/input/csv_support.h"
+#include "test/support/limits.h"
+#include "test/support/text.h"
 
 using namespace bv;
 using namespace bv::test;
@@ -58,6 +63,28 @@ TEST_CASE("csv: names of classes are sorted by bytes", "[csv]") {
   // Numbers with leading zeros are names, even next to others.
   CHECK(folder.data("path,class\nimages/a.jpg,10\nimages/b.jpg,09\n")->class_names() ==
         Names{"09", "10"});
+}
+
+TEST_CASE("csv: class names are compared only with the unknown labels that are shown", "[csv]") {
+  Names classes;
+  for (int i = 0; i < 1000; ++i) classes.push_back(fmt::format("bird number {:050}", i));
+  LabelColumn column(classes);
+  const RowText row{"1", 1};
+  const auto start = std::chrono::steady_clock::now();
+  // The numbers of the classes.
+  for (int i = 0; i < 20'000; ++i) column.add(fmt::format("{}", i % 1000), 0, row);
+  int with_similar = 0;
+  for (int i = 0; i < 1000; ++i) {
+    try {
+      column.add("a " + classes[i], 0, row);
+      FAIL("an unknown class is taken");
+    } catch (const RowFault& fault) {
+      with_similar += contains(fault.what(), "(did you mean '" + classes[i] + "'?)");
+    }
+  }
+  CHECK(with_similar == 20);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  CHECK(seconds.count() < (kSanitized ? 20 : 2));
 }
 
 TEST_CASE("csv: numbers with a point are targets of a regression", "[csv]") {

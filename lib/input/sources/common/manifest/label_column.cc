@@ -36,15 +36,22 @@ void LabelCode::index_names() {
   for (size_t i = 0; i < names.size(); ++i) numbers_.emplace(names[i], static_cast<int64_t>(i));
 }
 
+std::optional<int64_t> LabelCode::find(std::string_view name) const {
+  const auto found = numbers_.find(std::string(name));
+  return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+RowFault LabelCode::unknown_class(std::string_view text, size_t at, bool similar) const {
+  const std::string name = similar ? nearest(text, names) : "";
+  return {at, fmt::format("unknown class '{}'{}; known: {}", printable(text),
+                          name.empty() ? "" : fmt::format(" (did you mean '{}'?)", name),
+                          short_list(names))};
+}
+
 int64_t LabelCode::number_of(std::string_view text, size_t at) const {
   if (kind == LabelCode::Kind::name) {
-    const auto found = numbers_.find(std::string(text));
-    if (found != numbers_.end()) return found->second;
-    const std::string similar = nearest(text, names);
-    throw RowFault(at,
-                   fmt::format("unknown class '{}'{}; known: {}", printable(text),
-                               similar.empty() ? "" : fmt::format(" (did you mean '{}'?)", similar),
-                               short_list(names)));
+    if (const auto found = find(text)) return *found;
+    throw unknown_class(text, at, /*similar=*/true);
   }
   const PlainNumber number = plain_number(text);
   if (number.kind != Form::whole)
@@ -73,18 +80,15 @@ LabelColumn::LabelColumn(const std::vector<std::string>& classes) {
 
 std::optional<int64_t> LabelColumn::see_given(std::string_view text, size_t at,
                                               const RowText& row) {
-  const PlainNumber number = plain_number(text);
-  const bool within =
-      number.kind == Form::whole && number.whole >= 0 && number.whole < given_.classes;
-  try {
-    given_.number_of(text, at);
-  } catch (const RowFault&) {
-    if (!within) throw;
-    wholes_.see(text, at, row);
-    return number.whole;
+  if (given_.find(text)) {
+    names_.see(text, at, row);
+    return std::nullopt;
   }
-  names_.see(text, at, row);
-  return std::nullopt;
+  const PlainNumber number = plain_number(text);
+  if (number.kind != Form::whole || number.whole < 0 || number.whole >= given_.classes)
+    throw given_.unknown_class(text, at, /*similar=*/unknown_++ < kShownRows);
+  wholes_.see(text, at, row);
+  return number.whole;
 }
 
 std::optional<int64_t> LabelColumn::see(std::string_view text, size_t at, const RowText& row) {

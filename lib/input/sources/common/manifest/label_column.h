@@ -27,6 +27,11 @@ struct LabelCode {
   // Returns the number of the class that a cell names. Throws RowFault at offset `at` for any other
   // text. The kind is number or name.
   int64_t number_of(std::string_view text, size_t at) const;
+  // Returns the number of a class by its name; nullopt if there is none of this name.
+  std::optional<int64_t> find(std::string_view name) const;
+  // Returns what to throw for a cell that names no class. `similar`: also looks for the most
+  // similar name, which takes long if there are many names.
+  RowFault unknown_class(std::string_view text, size_t at, bool similar) const;
   // Call it after `names` has changed.
   void index_names();
 
@@ -74,6 +79,7 @@ class LabelColumn {
 
   static constexpr uint32_t kNoId = UINT32_MAX;
   LabelCode given_;                    // the user's classes
+  size_t unknown_ = 0;                 // labels that are none of these
   FirstLabel wholes_, reals_, names_;  // names_: if the user has given classes, those of them
   int64_t greatest_ = INT64_MIN;       // of the whole numbers
   std::unordered_map<std::string, uint32_t> ids_;  // by text, without numbers with a point

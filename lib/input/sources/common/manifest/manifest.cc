@@ -18,8 +18,6 @@
 namespace bv {
 namespace {
 
-constexpr size_t kMaxProblems = 20;
-
 bool is_regular(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
@@ -251,7 +249,7 @@ bool ManifestRows::add(const ManifestRow& row, const std::function<void()>& chec
                                          : ""));
     const Error error = row_error(file_, row.row, shown);
     if (fault.fatal()) throw error;
-    if (problems_.size() < kMaxProblems)
+    if (problems_.size() < kShownRows)
       problems_.push_back(error);
     else
       ++left_out_;

@@ -9,6 +9,9 @@
 
 namespace bv {
 
+// How many of the broken rows of a file a message lists.
+inline constexpr size_t kShownRows = 20;
+
 // What is wrong with a row. The reader of the file turns it into an Error with a place.
 class RowFault : public std::runtime_error {
  public:

@@ -82,6 +82,7 @@ bool SampleScanner::next(ScannedSample& sample) {
     read_sample(sample);
   } while (!is_sample(sample.extensions));
   check_complete(sample);
+  if (!sample.problem.empty()) ++broken_;
   return true;
 }
 
@@ -143,12 +144,13 @@ void SampleScanner::look_inside(size_t planned, ScannedSample& sample) {
     check_image(member_);
   } else if (kind == MemberKind::json) {
     check_json_size(extension_, member_.size);
-    const auto label = scan_json(plan_, planned, reader_.content(member_), classes_, fractional_);
+    const auto label = scan_json(plan_, planned, reader_.content(member_), classes_, fractional_,
+                                 /*similar=*/broken_ < kMaxShown);
     if (label) sample.label = label;
   } else if (plan_.label && plan_.label->member == planned) {
     if (member_.size > limits::kLabelMemberBytes)
       refuse(fmt::format("'{}' has {} bytes, too many for a label", extension_, member_.size));
-    sample.label = classes_.label_of(reader_.content(member_));
+    sample.label = classes_.label_of(reader_.content(member_), /*similar=*/broken_ < kMaxShown);
   }
 }
 

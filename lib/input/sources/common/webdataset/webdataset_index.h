@@ -70,6 +70,7 @@ class SampleScanner {
   bool more_ = false;
   FileNotes notes_;
   std::vector<uint8_t> fractional_;
+  size_t broken_ = 0;  // samples with a problem so far
 };
 
 // The samples of all tar files of a data set: where each begins, where its members are, and its

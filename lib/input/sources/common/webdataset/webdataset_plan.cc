@@ -329,7 +329,7 @@ ClassNumbers::ClassNumbers(std::vector<std::string> names) : names_(std::move(na
   }
 }
 
-ClassLabel ClassNumbers::label_of(std::string_view text) const {
+ClassLabel ClassNumbers::label_of(std::string_view text, bool similar) const {
   const std::string label = trim(text);
   if (const auto named = numbers_.find(label); named != numbers_.end()) {
     const bool both = parse_count<int64_t>(label) == named->second;
@@ -350,12 +350,11 @@ ClassLabel ClassNumbers::label_of(std::string_view text) const {
                                   printable(label)));
   }
   if (!count) {
-    const std::string similar = nearest(label, names_);
+    const std::string name = similar ? nearest(label, names_) : "";
     throw Error::bare(
         Exit::data,
         fmt::format("the label '{}' is none of the {} names in `classes`{}", printable(label),
-                    names_.size(),
-                    similar.empty() ? "" : fmt::format(" (did you mean '{}'?)", similar)));
+                    names_.size(), name.empty() ? "" : fmt::format(" (did you mean '{}'?)", name)));
   }
   const int64_t number = minus ? -*count : *count;
   if (!names_.empty() && (number < 0 || number >= std::ssize(names_))) {

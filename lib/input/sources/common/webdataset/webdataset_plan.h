@@ -56,7 +56,9 @@ class ClassNumbers {
   const std::vector<std::string>& names() const { return names_; }
   // Returns the class that `text` means, its name or its number; white space around it does not
   // count. Throws Error(Exit::data) without a place if it is neither, or not one of the classes.
-  ClassLabel label_of(std::string_view text) const;
+  // `similar`: the message has the most similar name, whose search takes long if there are many
+  // names.
+  ClassLabel label_of(std::string_view text, bool similar = true) const;
 
  private:
   std::vector<std::string> names_;

@@ -181,7 +181,8 @@ at::Tensor npy_tensor(std::string_view extension, std::span<const uint8_t> npy) 
 }
 
 std::optional<ClassLabel> scan_json(const SamplePlan& plan, size_t member, std::string_view text,
-                                    const ClassNumbers& classes, std::vector<uint8_t>& fractional) {
+                                    const ClassNumbers& classes, std::vector<uint8_t>& fractional,
+                                    bool similar) {
   const std::string& extension = plan.members[member].extension;
   check_json_size(extension, text.size());
   const json content = parse_json(extension, text);
@@ -199,7 +200,7 @@ std::optional<ClassLabel> scan_json(const SamplePlan& plan, size_t member, std::
   }
   if (!plan.label || plan.label->member != member) return std::nullopt;
   const json& value = value_in(content, *plan.label, extension);
-  return classes.label_of(value.is_string() ? value.get<std::string>() : value.dump());
+  return classes.label_of(value.is_string() ? value.get<std::string>() : value.dump(), similar);
 }
 
 Example planned_features(const SamplePlan& plan, std::span<const at::Tensor> contents,

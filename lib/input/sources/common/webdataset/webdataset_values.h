@@ -40,9 +40,11 @@ at::Tensor npy_tensor(std::string_view extension, std::span<const uint8_t> npy);
 
 // Inspects a JSON member of a sample: checks that it has what the plan needs of it, sets
 // fractional[i] for each feature i that has a number with a fraction or exponent, and returns the
-// label if it is there. Throws Error(Exit::data) without a place.
+// label if it is there; `similar` is as for ClassNumbers::label_of(). Throws Error(Exit::data)
+// without a place.
 std::optional<ClassLabel> scan_json(const SamplePlan& plan, size_t member, std::string_view text,
-                                    const ClassNumbers& classes, std::vector<uint8_t>& fractional);
+                                    const ClassNumbers& classes, std::vector<uint8_t>& fractional,
+                                    bool similar);
 
 // Returns the features of an example except the label. contents: of the members, plan.stored
 // tensors (n,) uint8, which images share. Numbers of JSON are float32 if fractional[i] is set for
