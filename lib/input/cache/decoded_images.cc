@@ -12,9 +12,11 @@
 #include "lib/distributed/group.h"
 #include "lib/input/cache/cache_memory.h"
 #include "lib/input/cache/file_lock.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/report/log.h"
 #include "lib/util/crc32c.h"
 #include "lib/util/host.h"
+#include "lib/util/limits.h"
 #include "lib/util/rng.h"
 #include "lib/util/text.h"
 
@@ -103,6 +105,8 @@ ImageStoreOptions DecodedImages::store_options(Group& group) const {
     const auto how = pp->decodes();
     made += how ? fmt::format("; {}, short side {}", how->text(), pp->short_side()) : "; none";
   }
+  // A larger image in the cache of a run with a higher limit must not be found.
+  if (max_pixels() < limits::kImagePixels) made += fmt::format("; at most {} pixels", max_pixels());
   ImageStoreOptions store{.place = options_.bytes_place,
                           .bytes = options_.bytes,
                           .images = data_.images,

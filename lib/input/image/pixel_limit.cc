@@ -24,6 +24,8 @@ void read_max_pixels(const Config& input) {
   g_max_pixels = pixels;
 }
 
+int64_t max_pixels() { return g_max_pixels; }
+
 void check_decoded_size(int64_t height, int64_t width) {
   check_image_size(height, width);
   if (height * width > g_max_pixels) {

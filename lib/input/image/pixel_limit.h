@@ -24,6 +24,9 @@ inline constexpr KeyText kMaxPixelsKey = {
 // problem with the config.
 void read_max_pixels(const Config& input);
 
+// Returns the limit.
+int64_t max_pixels();
+
 // Throws Error(Exit::data) if an image of this size is above the limit, or is larger than
 // check_image_size() allows. The error names no file; the caller adds it.
 void check_decoded_size(int64_t height, int64_t width);

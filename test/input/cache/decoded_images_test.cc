@@ -9,6 +9,7 @@
 
 #include "lib/distributed/group.h"
 #include "lib/input/cache/cache_config.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/input/training_data.h"
 #include "test/input/fake_source.h"
 #include "test/support/config.h"
@@ -204,6 +205,29 @@ TEST_CASE("short_side makes large images smaller, as resize_small does, and no i
     }
     CHECK(resized > 10);
     CHECK(resized < kExamples);
+  }
+}
+
+TEST_CASE("max_pixels also holds for images that an earlier run has cached") {
+  const auto limit = [](const std::string& yaml) {
+    from_yaml(yaml, [](const Config& config) {
+      read_max_pixels(config);
+      return 0;
+    });
+  };
+  for (const int64_t short_side : {0, 22}) {
+    INFO(short_side);
+    const TempFolder dir;
+    ImageCacheOptions options = cache_in(dir / "c");
+    options.short_side = short_side;
+    const auto pp = std::make_shared<Pipeline>("decode", Place{"pp"});
+    if (short_side > 0) pp->shrink_decoded(short_side);
+    const TrainingData without(dataset(image_files()), pp);
+    check_same(*cached(image_files(), "decode", options), without);
+    limit("max_pixels: 1000");
+    check_same(*cached(image_files(), "decode", options), without);
+    limit("{}");
+    CHECK(files_in(dir / "c").size() == 2);
   }
 }
 
