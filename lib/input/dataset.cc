@@ -153,7 +153,7 @@ void Dataset::renumber(Example& example) const {
     at::Tensor to = at::empty_like(from);
     const int64_t* in = from.const_data_ptr<int64_t>();
     int64_t* out = to.mutable_data_ptr<int64_t>();
-    for (int64_t i = 0; i < from.numel(); ++i) out[i] = classes_(in[i]);
+    for (int64_t i = 0; i < from.numel(); ++i) out[i] = number_of(in[i]);
     label->second = to;
   }
   const auto labels = example.find("labels");

@@ -186,4 +186,16 @@ TEST_CASE("examples without a label stay when classes are matched by name") {
         "error: has examples of bus, but the classes of `train` are tree: no example is left");
 }
 
+TEST_CASE("an example without a label stays so when its classes are matched by name") {
+  const std::vector<std::string> names = {"cat", "dog"};
+  const auto source = std::make_shared<PartlyLabelled>(Labels{0, 1}, names);
+  source->transform = [](int64_t index, Example& example) {
+    if (index == 1) example["label"] = at::scalar_tensor(kNo, at::kLong);
+  };
+  Dataset data(source, "train", Place{});
+  data.use_classes({{"dog", "cat"}}, /*skip_unknown=*/false);
+  CHECK(data.read(0).at("label").item<int64_t>() == 1);
+  CHECK(data.read(1).at("label").item<int64_t>() == kNo);
+}
+
 }  // namespace bv::test
