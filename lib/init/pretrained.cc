@@ -12,6 +12,7 @@
 #include "lib/export/trained_model.h"
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/predict/predict_model.h"
+#include "lib/train/attention_heads.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 
@@ -84,27 +85,25 @@ std::string variant_of(const TransformerShape& shape) {
   return "";
 }
 
-// Returns the usual number of heads for a width. Fused attention kernels do not reveal it.
-int64_t usual_heads(int64_t width, const std::string& path) {
-  for (const NamedVariant& variant : transformer_variants()) {
-    const TransformerShape known =
-        read_transformer_shape(parse_config(variant.yaml, variant.name), 16);
-    if (known.width == width) return known.num_heads;
-  }
-  constexpr int64_t kUsualWidthOfHead = 64;
-  if (width % kUsualWidthOfHead == 0) return width / kUsualWidthOfHead;
+// Returns the number of heads of a model whose kernels do not reveal it: the one that is
+// recorded beside them, or else the usual one for the width.
+int64_t hidden_heads(int64_t width, int64_t recorded, const std::string& path) {
+  if (recorded > 0 && width % recorded == 0) return recorded;
+  if (const auto usual = usual_heads(width)) return *usual;
   throw Error(Exit::usage, path,
               fmt::format("the number of attention heads does not follow from its width {}; write "
                           "model_name and model yourself",
                           width));
 }
 
-PretrainedModel vit_of(const NamedTensors& given, int64_t width, const std::string& path) {
+PretrainedModel vit_of(const NamedTensors& given, int64_t width, int64_t recorded_heads,
+                       const std::string& path) {
   const std::string query = std::string(kBlock) + "MultiHeadDotProductAttention_0/query/bias";
   const NamedTensors unstacked = unstack_blocks(given, path);
   const auto own = unstacked.find(query);
-  const int64_t heads = own != unstacked.end() && own->second.dim() == 2 ? own->second.size(0)
-                                                                         : usual_heads(width, path);
+  const int64_t heads = own != unstacked.end() && own->second.dim() == 2
+                            ? own->second.size(0)
+                            : hidden_heads(width, recorded_heads, path);
   const Shapes wanted = {{"Transformer/encoder_norm/scale", {width}},
                          {query, {heads, width / heads}}};
   const NamedTensors tree = adapt_layout(given, wanted, path);
@@ -220,7 +219,8 @@ PretrainedModel own_model(const std::string& path, bool checkpoint) {
 
 }  // namespace
 
-PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path) {
+PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
+                                    int64_t recorded_heads) {
   const auto any_below = [&](const char* prefix) {
     const auto found = tree.lower_bound(prefix);
     return found != tree.end() && found->first.starts_with(prefix);
@@ -231,7 +231,7 @@ PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string&
   else if (is_bit_tf(tree) || is_timm_bit(tree) || any_below("root_block/conv_root/"))
     found = bit_of(tree, path);
   else if (const auto width = vit_width(tree))
-    found = vit_of(tree, *width, path);
+    found = vit_of(tree, *width, recorded_heads, path);
   else
     throw Error(Exit::usage, path,
                 "its model is not known; expected weights of a vit, mlp_mixer or bit_paper "
@@ -250,7 +250,8 @@ PretrainedModel inspect_weights(const std::string& path) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
   // A part of a file, "two_towers.npz:img", has no file size.
-  return model_of_parameters(read_weights(path, error ? limits::kUnknownModelBytes : bytes), path);
+  return model_of_parameters(read_weights(path, error ? limits::kUnknownModelBytes : bytes), path,
+                             stored_heads(path));
 }
 
 }  // namespace bv

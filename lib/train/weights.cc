@@ -19,6 +19,7 @@
 #include "lib/model/target_scale.h"
 #include "lib/model/transformer/position_embedding.h"
 #include "lib/report/log.h"
+#include "lib/train/attention_heads.h"
 #include "lib/train/stored_model.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
@@ -313,7 +314,9 @@ std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model
   Exceptions exceptions(dont_load, path);
   const TokenGrid stored =
       model.position_grid().size() > 0 ? stored_model(path).positions : TokenGrid{};
-  NamedTensors file = adapt_layout(read_weights(path, bytes), wanted, path, stored);
+  NamedTensors file = read_weights(path, bytes);
+  check_heads(file, wanted, path);
+  file = adapt_layout(std::move(file), wanted, path, stored);
   const PositionGrids grids = position_grids(file, stored, model);
   drop_fixed_positions(file, targets, grids.file);
   const std::string scale_problem =

@@ -12,33 +12,18 @@
 #include <thread>
 
 #include "lib/ckpt/workdir.h"
-#include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
 #include "test/support/limits.h"
+#include "test/support/logged.h"
 #include "test/support/text.h"
 #include "test/support/variable.h"
 
 namespace bv::test {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-// Returns what `call` logs.
-template <class Call>
-std::string logged(Call&& call) {
-  static const TempFolder folder;  // the log stays open
-  fs::remove(folder / "log");
-  log::open_file(folder / "log");
-  call();
-  log::flush();
-  return read_file(folder / "log");
-}
-
-}  // namespace
 
 TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
   if (kThreadSanitized) return;

@@ -69,6 +69,11 @@ TEST_CASE("a vit of any size and pooling is found by its parameters") {
   // timm's fused kernels do not reveal the number of heads: it is the usual one for the width.
   found = check_found(to_timm(base), base, {10, 224, 224, 3});
   CHECK(found.model == "{variant: B/16, pool_type: tok}");
+  // Another number may be recorded beside them.
+  const NamedTensors four = to_timm(parameters("vit", "{variant: mu/8, num_heads: 4}", kImages));
+  CHECK(model_of_parameters(four, kFile).model == "{variant: mu/8, pool_type: gap}");
+  CHECK(model_of_parameters(four, kFile, 4).model ==
+        "{width: 32, depth: 1, mlp_dim: 128, num_heads: 4, patch_size: [8, 8], pool_type: gap}");
 }
 
 TEST_CASE("the layer before the head starts fresh, too") {

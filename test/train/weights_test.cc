@@ -18,11 +18,11 @@
 #include "lib/ckpt/model_card.h"
 #include "lib/config/load_config.h"
 #include "lib/model/target_scale.h"
-#include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"
 #include "test/support/golden.h"
+#include "test/support/logged.h"
 #include "test/support/model.h"
 
 namespace bv::test {
@@ -60,16 +60,6 @@ std::string load_error(const std::string& path, Model& model,
   const std::string line = error_of([&] { load_weights(path, model, dont_load); });
   CHECK((line.empty() || same_bits(weights_of(model), before)));  // nothing was written
   return line;
-}
-
-// Returns what `call` logs.
-std::string logged(const std::function<void()>& call) {
-  static const TempFolder folder;  // the log stays open
-  std::filesystem::remove(folder / "log");
-  log::open_file(folder / "log");
-  call();
-  log::flush();
-  return read_file(folder / "log");
 }
 
 const std::string kMu = "{variant: mu/8, pool_type: tok, depth: 2, head_zeroinit: false";

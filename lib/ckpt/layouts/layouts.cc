@@ -16,15 +16,6 @@ namespace {
 
 constexpr const char* kAttention = "MultiHeadDotProductAttention_0/query/bias";
 
-// Returns the number of attention heads of a vit, whose query biases are (..., H, D/H). 0 if the
-// model has no attention.
-int64_t heads_of(const Shapes& wanted) {
-  for (const auto& [name, shape] : wanted) {
-    if (name.ends_with(kAttention) && shape.size() >= 2) return shape[shape.size() - 2];
-  }
-  return 0;
-}
-
 bool has_prefix(const Shapes& shapes, const std::string& prefix) {
   const auto found = shapes.lower_bound(prefix);
   return found != shapes.end() && found->first.starts_with(prefix);
@@ -52,6 +43,14 @@ NamedTensors adapt_mixer(const NamedTensors& tree, const std::string& origin) {
 }
 
 }  // namespace
+
+AttentionHeads heads_of(const Shapes& wanted) {
+  for (const auto& [name, shape] : wanted) {
+    if (name.ends_with(kAttention) && shape.size() >= 2)
+      return {shape[shape.size() - 2], shape.back()};
+  }
+  return {};
+}
 
 void put_new(NamedTensors& tree, const std::string& name, at::Tensor value,
              const std::string& origin) {
@@ -82,7 +81,7 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
                   fmt::format("a name has {} characters: {}...", name.size(), name.substr(0, 40)));
     }
   }
-  const int64_t heads = heads_of(wanted);
+  const int64_t heads = heads_of(wanted).count;
   if (heads > 0 && is_timm(tree)) {
     warn_of_formulas("timm", "timm's default GELU is exact (its act_layer gelu_tanh is ours)");
     tree = from_timm(tree, heads, origin);

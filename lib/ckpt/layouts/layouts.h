@@ -19,6 +19,13 @@ namespace bv {
 // The shapes of the parameters of a model, by their names in big_vision.
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 
+struct AttentionHeads {
+  int64_t count = 0, features = 0;  // features: of each head
+};
+// Returns the attention heads of a vit, whose query biases are (..., H, D/H); {} if the model has
+// no attention.
+AttentionHeads heads_of(const Shapes& wanted);
+
 // Converts `tree`, from any program, to the names and layouts of a model with the parameters
 // `wanted`: recognises the program and applies the functions below that fit. Afterwards only
 // pos_embedding may have another size than in the model. `stored` is the grid of the tree's

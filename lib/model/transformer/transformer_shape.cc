@@ -65,6 +65,15 @@ TransformerShape read_transformer_shape(const Config& config, int64_t patch) {
   return shape;
 }
 
+std::optional<int64_t> usual_heads(int64_t width) {
+  for (const VariantSize& size : kSizes) {
+    if (size.width == width) return size.num_heads;
+  }
+  constexpr int64_t kUsualFeaturesOfHead = 64;
+  if (width % kUsualFeaturesOfHead != 0) return std::nullopt;
+  return width / kUsualFeaturesOfHead;
+}
+
 std::vector<NamedVariant> transformer_variants() {
   std::vector<NamedVariant> all;
   for (const char* name : {"mu/16", "Ti/16", "S/32", "S/16", "M/16", "B/32", "B/16", "L/16",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "lib/config/config.h"
@@ -40,6 +41,9 @@ inline constexpr KeyText kTransformerShapeKeys[] = {
 // Reads `variant`, and width, depth, mlp_dim (default: 4 * width), num_heads and patch_size, which
 // win over the variant. `patch` is the default side of a patch. Throws Error(Exit::usage).
 TransformerShape read_transformer_shape(const Config& config, int64_t patch);
+
+// Returns the number of heads that published models of this width have; nullopt if there are none.
+std::optional<int64_t> usual_heads(int64_t width);
 
 // Returns the variants with the patch sizes they were published with, for `bvtrain --list models`.
 std::vector<NamedVariant> transformer_variants();

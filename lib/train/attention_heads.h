@@ -1,0 +1,26 @@
+// The number of attention heads of weights of timm and Hugging Face. Their arrays have the same
+// shapes whatever that number is, so with another one a model would load them without a word and
+// compute nonsense.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lib/ckpt/layouts/layouts.h"
+#include "lib/ckpt/tensors.h"
+
+namespace bv {
+
+// Returns the number of heads that is recorded beside the arrays at `path`, which is as for
+// read_weights(): in the metadata of a timm file of `bvtrain export`, or in the config.json beside
+// a model.safetensors of Hugging Face. 0 if there is none. Throws Error(Exit::usage) if there is no
+// such file.
+int64_t stored_heads(const std::string& path);
+
+// Compares the number of heads of `file`, the weights at `path` by the names of their program, with
+// that of a model with the parameters `wanted`. Throws Error(Exit::usage) if another number is
+// recorded. If none is recorded, warns of a number that published models of this width do not have.
+// Does nothing for big_vision's names, whose arrays show the number.
+void check_heads(const NamedTensors& file, const Shapes& wanted, const std::string& path);
+
+}  // namespace bv

@@ -1,0 +1,89 @@
+// The number of attention heads, which the arrays of timm and Hugging Face do not show.
+#include "lib/train/attention_heads.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/ckpt/formats/safetensors.h"
+#include "lib/ckpt/model_card.h"
+#include "lib/train/weights.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/logged.h"
+#include "test/support/model.h"
+#include "test/support/text.h"
+
+namespace bv::test {
+namespace {
+
+std::unique_ptr<Model> vit(const std::string& yaml) {
+  auto model = make_model("vit", yaml, {3, 32, 32, 3});
+  init_parameters(*model, 3, std::nullopt);
+  return model;
+}
+
+NamedTensors weights_of(const Model& model) {
+  NamedTensors all;
+  for (const auto& [name, value] : named_parameters(model)) all[name] = value.detach();
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("timm's weights are not read with another number of heads than they record") {
+  const TempFolder folder;
+  const std::string path = folder / "t.safetensors";
+  const auto two = vit("{variant: mu/8}"), four = vit("{variant: mu/8, num_heads: 4}");
+  const NamedTensors timm = to_timm(weights_of(*two));
+
+  const Metadata about = {{"timm", R"({"num_heads": 2})"}};
+  write_safetensors(path, timm, about);
+  CHECK(error_of([&] { plan_weights(path, *four, {}); }) ==
+        path +
+            ": error: its model has 2 attention heads, but this one has 4; write "
+            "model.num_heads: 2");
+  CHECK(error_of([&] { plan_weights(path, *two, {}); }) == "");
+
+  // Published models of this width have 2 heads.
+  const std::string warning =
+      path +
+      ": its arrays do not show how many attention heads its model has; they are read with "
+      "model.num_heads: 4, but published models of width 32 have 2";
+  for (const std::string text : {"", "[2]", R"({"num_heads": "2"})"}) {
+    const Metadata none = {{"timm", text}};
+    write_safetensors(path, timm, text.empty() ? Metadata() : none);
+    CHECK(contains(logged([&] { plan_weights(path, *four, {}); }), warning));
+    CHECK_FALSE(contains(logged([&] { plan_weights(path, *two, {}); }), "attention heads"));
+  }
+
+  // The arrays of big_vision show their number.
+  write_safetensors(path, weights_of(*four));
+  CHECK_FALSE(contains(logged([&] { plan_weights(path, *four, {}); }), "attention heads"));
+}
+
+TEST_CASE("config.json of Hugging Face records the number of heads of the weights beside it") {
+  const TempFolder folder;
+  const NamedTensors names = {
+      {"vit.embeddings.patch_embeddings.projection.weight", at::zeros({1})}};
+  const Shapes wanted = {
+      {"Transformer/encoderblock_0/MultiHeadDotProductAttention_0/query/bias", {12, 32}}};
+  const std::string file = folder / "model.safetensors", other = folder / "other.safetensors";
+  write_safetensors(file, names);
+  write_safetensors(other, names);
+  folder.write("config.json", R"({"num_attention_heads": 6, "hidden_size": 384})");
+  for (const std::string& path : {folder.path(), file}) {
+    CHECK(stored_heads(path) == 6);
+    CHECK(error_of([&] { check_heads(names, wanted, path); }) ==
+          path +
+              ": error: its model has 6 attention heads, but this one has 12; write "
+              "model.num_heads: 6");
+  }
+  CHECK(stored_heads(other) == 0);
+  for (const char* text : {"", "{", "[]", R"({"num_attention_heads": -6})"}) {
+    folder.write("config.json", text);
+    CHECK(stored_heads(file) == 0);
+  }
+}
+
+}  // namespace bv::test
