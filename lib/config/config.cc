@@ -224,6 +224,17 @@ bool Config::has(std::string_view key) const {
   return !absent(find(key));
 }
 
+bool Config::is_null(std::string_view key) const {
+  document_->asked(path_, key);
+  if (const auto value = find(key)) return value->kind == Node::Kind::null;
+  for (const Node::Entry& entry : node_->removed) {
+    if (entry.key != key) continue;
+    node_->map.push_back(entry);
+    return true;
+  }
+  return false;
+}
+
 bool Config::is_map(std::string_view key) const {
   return has(key) && find(key)->kind == Node::Kind::map;
 }

@@ -123,7 +123,10 @@ class Config {
 
   // ---- Queries, which do not count as reads.
 
-  bool has(std::string_view key) const;      // present and not null
+  bool has(std::string_view key) const;  // present and not null
+  // Present and null, or null in a file that includes one with this key. For a key whose null has a
+  // meaning of its own; afterwards json() and the resolved config hold the null.
+  bool is_null(std::string_view key) const;
   bool is_map(std::string_view key) const;   // present and a mapping
   bool is_bool(std::string_view key) const;  // present and true or false
   // Present and this string: for a word such as `auto` where a number is allowed too.

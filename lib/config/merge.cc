@@ -164,14 +164,18 @@ std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::share
   if (base->kind != Node::Kind::map || over->kind != Node::Kind::map) return over;
   auto out = std::make_shared<Node>(*over);
   out->map.clear();
+  for (const Node::Entry& entry : base->removed) {
+    if (over->entry(entry.key) == nullptr) out->removed.push_back(entry);
+  }
   for (const Node::Entry& entry : base->map) {
     const Node::Entry* replaced = over->entry(entry.key);
     const bool dropped =
         std::any_of(over->map.begin(), over->map.end(), [&](const Node::Entry& given) {
           return gives_duration(given) && other_unit(given.key, entry.key);
         });
-    if (replaced != nullptr && replaced->value->kind == Node::Kind::null) continue;
-    if (replaced != nullptr) {
+    if (replaced != nullptr && replaced->value->kind == Node::Kind::null) {
+      out->removed.push_back(*replaced);
+    } else if (replaced != nullptr) {
       out->map.push_back({entry.key, replaced->place, merged(entry.value, replaced->value)});
     } else if (!dropped) {
       out->map.push_back(entry);

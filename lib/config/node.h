@@ -1,8 +1,9 @@
 // Private to lib/config: the tree from which a config is read.
 //
 // Nodes are shared (by YAML aliases and included files) and never changed once a tree is loaded,
-// with two exceptions: the node of a pp call binds its positional arguments to names as they are
-// read, and Config::replace() gives an entry of a mapping another node.
+// with three exceptions: the node of a pp call binds its positional arguments to names as they are
+// read, Config::replace() gives an entry of a mapping another node, and Config::is_null() gives a
+// mapping back an entry that it had removed.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,9 @@ struct Node {
   bool folded = false;  // an unquoted scalar of several lines, which YAML joins by spaces
   std::vector<std::shared_ptr<Node>> list;  // the items of a list
   std::vector<Entry> map;                   // the entries of a mapping; a call's keyword arguments
+  // Of a mapping: the entries whose null removed a key of an included file. Only
+  // Config::is_null() looks at them.
+  std::vector<Entry> removed;
   bool is_call = false;
   std::vector<std::shared_ptr<Node>> positional;  // the positional arguments of a call
   size_t taken = 0;                               // how many of them were read

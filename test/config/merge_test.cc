@@ -34,6 +34,38 @@ TEST_CASE("null removes a key of the included file, also from a mapping") {
   CHECK(load_config(file, {}).json() == R"({"model": {"width": 64, "depth": null}})");
 }
 
+TEST_CASE("a null whose meaning a component asks for stays, although it removes a key") {
+  const TempFolder folder;
+  folder.write("root.yaml", "optax: {momentum: 0.5, decay: 1}\n");
+  folder.write("base.yaml", "include: root.yaml\noptax: {momentum: null, decay: null}\n");
+  const std::string file = folder.write("run.yaml", "include: base.yaml\noptax: {eps: 2}\n");
+  const auto read = [](const Config& config) {
+    const Config optax = config.section("optax");
+    CHECK(optax.is_null("momentum"));
+    CHECK_FALSE(optax.is_null("eps"));
+    CHECK_FALSE(optax.is_null("other"));
+    CHECK(optax.get<double>("eps") == 2);
+    config.done();
+    throw_problems(config);
+  };
+  const Config c = load_config(file, {});
+  CHECK(c.json() == R"({"optax": {"eps": 2}})");
+  read(c);
+  CHECK(c.json() == R"({"optax": {"eps": 2, "momentum": null}})");
+  read(parse_config_json(c.json(), "manifest.json"));
+  read(parse_config(resolved_yaml(c), "config.yaml"));
+  const auto is_null = [&](const std::string& value) {
+    return load_config(file, {{"optax.momentum", value, "--set"}})
+        .section("optax")
+        .is_null("momentum");
+  };
+  CHECK(is_null("null"));
+  CHECK_FALSE(is_null("0.9"));
+  folder.write("base.yaml", "include: root.yaml\noptax: {momentum: null}\n");
+  folder.write("run.yaml", "include: base.yaml\noptax: {momentum: 0.7}\n");
+  CHECK_FALSE(load_config(file, {}).section("optax").is_null("momentum"));
+}
+
 TEST_CASE("an including file overrides the included one") {
   const TempFolder folder;
   folder.write(

@@ -17,6 +17,7 @@
 #include "test/optim/plain_optim.h"
 #include "test/params/flat_views.h"
 #include "test/support/config.h"
+#include "test/support/folder.h"
 #include "test/support/tiny_model.h"
 
 namespace bv::test {
@@ -341,6 +342,20 @@ TEST_CASE("bfloat16 momentum decays by the rounded coefficient and keeps a round
   CHECK(step(first, 0) == first);
   CHECK(momentum->slots()[0].flat[0].item<float>() == 1.0F);
   CHECK(step(0, 1) == first + 0.8984375F);  // 0.9 as bfloat16
+}
+
+TEST_CASE("momentum: null turns adafactor's momentum off, also over an included file") {
+  const TempFolder folder;
+  folder.write("base.yaml", "optax: {momentum: 0.9}\n");
+  const auto slots = [&](const std::string& optax) {
+    const std::string file = folder.write("run.yaml", "include: base.yaml\noptax: " + optax + "\n");
+    const Config config = load_config(file, {});
+    return Optimizer::Registry::make("scale_by_adafactor", config.section("optax"), {})
+        ->slots()
+        .size();
+  };
+  CHECK(slots("{}") == 1);
+  CHECK(slots("{momentum: null}") == 0);
 }
 
 TEST_CASE("bad optimizer keys are refused") {

@@ -122,9 +122,7 @@ struct Moments {
 
 // An explicit null disables momentum, like None in big_vision.
 double read_momentum(const Config& config) {
-  const std::vector<std::string> keys = config.keys();
-  const bool given = std::find(keys.begin(), keys.end(), "momentum") != keys.end();
-  return given && !config.has("momentum") ? 0.0 : config.get<double>("momentum", 0.9);
+  return config.is_null("momentum") ? 0.0 : config.get<double>("momentum", 0.9);
 }
 
 class ScaleByAdafactor : public Optimizer {
