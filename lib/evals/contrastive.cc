@@ -89,6 +89,7 @@ class Contrastive : public Evaluator {
   }
   int64_t examples() const override { return zimg_.defined() ? zimg_.size(0) : 0; }
   uint64_t content() const override { return arrays_.content(); }
+  std::string output() const override { return ""; }
 
   std::optional<std::vector<std::string>> metrics() const override {
     return {{"ncorrect_minibatch", "loss"}};

@@ -201,6 +201,7 @@ class DistanceEvaluator : public Evaluator {
   int64_t examples() const override { return arrays_ ? rows_ : input_->examples(); }
   uint64_t fingerprint() const override { return input_ ? input_->fingerprint() : 0; }
   uint64_t content() const override { return arrays_ ? arrays_->content() : input_->content(); }
+  std::string output() const override { return ""; }
   std::vector<std::string> activations() const override {
     return arrays_ ? std::vector<std::string>() : std::vector<std::string>{what_[0]};
   }

@@ -142,6 +142,7 @@ class FewshotLsr : public Evaluator {
   }
 
   std::vector<std::string> activations() const override { return keys_.activations(); }
+  std::string output() const override { return keys_.output(); }
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names;

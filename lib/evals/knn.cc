@@ -97,6 +97,7 @@ class Knn : public Evaluator {
   uint64_t fingerprint() const override { return 31 * train_.fingerprint() + test_.fingerprint(); }
   uint64_t content() const override { return 31 * train_.content() + test_.content(); }
   std::vector<std::string> activations() const override { return keys_.activations(); }
+  std::string output() const override { return keys_.output(); }
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names;

@@ -70,6 +70,7 @@ class Retrieval : public Evaluator {
     return distances_.defined() ? distances_.size(0) + distances_.size(1) : 0;
   }
   uint64_t content() const override { return arrays_.content(); }
+  std::string output() const override { return ""; }
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names;

@@ -123,6 +123,7 @@ class Save : public Evaluator {
   int64_t examples() const override { return input_.examples(); }
   uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
+  std::string output() const override { return ""; }
   std::vector<std::string> activations() const override {
     return outputs_.value_or(std::vector<std::string>());
   }

@@ -98,6 +98,23 @@ void check_data(const Config& config, EvalEnv env) {
   });
 }
 
+// Records a problem if `pred` does not give the output that the evaluator reads, without which its
+// first evaluation would end the run.
+void check_output(const Config& config, const EvalJob& job, const std::string& type) {
+  constexpr std::pair<const char*, const char*> kPredictions[] = {
+      {"predict", "logits"}, {"loss", "loss"}};  // what every task has (lib/tasks/task.h)
+  const std::string wanted = job.evaluator->output();
+  std::string given, right;
+  for (const auto& [pred, output] : kPredictions) {
+    if (job.pred == pred) given = output;
+    if (wanted == output) right = pred;
+  }
+  if (wanted.empty() || given.empty() || given == wanted) return;
+  config.problem("pred", fmt::format("the evaluator '{}' reads '{}', which '{}' does not give; "
+                                     "write pred: {}",
+                                     type, wanted, job.pred, right));
+}
+
 EvalJob read_eval(const std::string& name, const Config& config, const EvalDefaults& defaults,
                   const RunLength& length) {
   check_name(name, config);
@@ -127,6 +144,7 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
     config.fail("", "has no 'type', such as classification");
   job.evaluator = Evaluator::Registry::make(
       type, config, config.place(config.has("type") ? "type" : ""), eval_env(name, defaults));
+  check_output(config, job, type);
   return job;
 }
 

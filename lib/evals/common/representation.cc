@@ -40,6 +40,8 @@ std::vector<std::string> RepresentationKeys::activations() const {
   return layer.empty() ? std::vector<std::string>() : std::vector<std::string>{layer};
 }
 
+std::string RepresentationKeys::output() const { return layer.empty() ? kLogits : ""; }
+
 LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
   LabelledFeatures all;
   std::vector<at::Tensor> ids;

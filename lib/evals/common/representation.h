@@ -39,6 +39,8 @@ struct RepresentationKeys {
 
   // Returns the activations to ask the model for: Evaluator::activations().
   std::vector<std::string> activations() const;
+  // Returns the output that is the representation without an activation: Evaluator::output().
+  std::string output() const;
   // Runs the model over the data once. All ranks must call this and get the same result. Leaves out
   // examples that mask_key masks out and, within skip_errors, those that cannot be read. Throws
   // Error(Exit::usage) if the activation is not one vector per example.
