@@ -55,8 +55,7 @@ void write_best(const std::string& best, const std::string& checkpoint, const Be
     text.finish();
     fsync_path(temporary);
     crash_point("ckpt.best_written");
-    const fs::path path(best);
-    move_folder(temporary, best, (path.parent_path() / (".trash-" + path.filename().string())));
+    move_folder(temporary, best);
   } catch (const Error& error) {
     delete_folder(temporary);
     throw error.code() == Exit::storage ? error : Error(Exit::storage, checkpoint, error.what());
@@ -78,7 +77,7 @@ void hold_checkpoint(const std::string& to, const std::string& checkpoint) {
 
 std::string put_best_aside(const std::string& best, int64_t step) {
   const std::string aside = aside_name(best, step);
-  move_folder(best, aside, aside + ".old");
+  move_folder(best, aside);
   return aside;
 }
 

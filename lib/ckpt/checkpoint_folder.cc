@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "lib/ckpt/file_writer.h"
+#include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
@@ -18,16 +19,29 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns `trash`, or a similar name that is free: a folder on NFS cannot be deleted while one of
-// its files is open.
-std::string free_name(const std::string& trash) {
-  std::string name = trash;
+// Separates a number from the name of a folder that was replaced. No checkpoint has it in its name.
+constexpr char kNumbered = '~';
+
+// Returns the name for `folder` while another one takes its place, one that is free: a folder on
+// NFS cannot be deleted while one of its files is open.
+std::string replaced_name(const fs::path& folder) {
+  const std::string old =
+      (folder.parent_path() / kReplacedPrefix).string() + folder.filename().string();
+  std::string name = old;
   for (int n = 2; file_exists(name); ++n) {
     delete_folder(name);
     if (!file_exists(name)) break;
-    name = trash + "-" + std::to_string(n);
+    name = fmt::format("{}{}{}", old, kNumbered, n);
   }
   return name;
+}
+
+// Returns the path that the folder `replaced` had before; "" if it has no such name.
+std::string path_before(const fs::path& replaced) {
+  const std::string name = replaced.filename().string();
+  if (!name.starts_with(kReplacedPrefix)) return "";
+  const std::string before = name.substr(kReplacedPrefix.size());
+  return (replaced.parent_path() / before.substr(0, before.find(kNumbered))).string();
 }
 
 // Exchanges two folders. Returns false where the file system cannot.
@@ -50,16 +64,16 @@ void delete_folder(const std::string& path) {
   if (error) log::warn("[ckpt] {}: cannot delete: {}", path, error.message());
 }
 
-std::string replace_folder(const std::string& from, const std::string& to,
-                           const std::string& trash) {
+std::string replace_folder(const std::string& from, const std::string& to) {
   if (!file_exists(to)) {
     rename_file(from, to);
     return "";
   }
   if (exchange(from, to)) return from;
-  const std::string old = free_name(trash);
+  const std::string old = replaced_name(to);
   try {
     rename_durably(to, old);
+    crash_point("ckpt.moved_away");
     rename_file(from, to);
   } catch (...) {
     ::rename(old.c_str(), to.c_str());
@@ -68,10 +82,25 @@ std::string replace_folder(const std::string& from, const std::string& to,
   return old;
 }
 
-void move_folder(const std::string& from, const std::string& to, const std::string& trash) {
-  const std::string old = replace_folder(from, to, trash);
+void move_folder(const std::string& from, const std::string& to) {
+  const std::string old = replace_folder(from, to);
   fsync_path(fs::path(to).parent_path().string());
   if (!old.empty()) delete_folder(old);
+}
+
+void restore_replaced(const CkptFolder& ckpt, const std::string& only) {
+  for (const std::string& replaced : ckpt.leftovers("")) {
+    const std::string before = path_before(replaced);
+    if (before.empty() || (!only.empty() && before != only) || file_exists(before)) continue;
+    try {
+      verify_checkpoint(replaced);
+    } catch (const Error&) {
+      continue;  // its deletion had begun
+    }
+    rename_durably(replaced, before);
+    log::warn("[ckpt] {} is back: a process was killed before it had put another one in its place",
+              before);
+  }
 }
 
 void remove_checkpoint(const CkptFolder& ckpt, int64_t step) {

@@ -11,14 +11,20 @@
 namespace bv {
 
 // Renames the folder `from` to `to`. If `to` exists, swaps the two atomically, so that `to` exists
-// at all times. On a file system that cannot swap, first renames the old folder to `trash`. Returns
-// the path of the old folder, "" if there was none; the caller deletes it after syncing the parent
-// of `to`. Throws Error(Exit::storage), and then leaves both folders as they were.
-std::string replace_folder(const std::string& from, const std::string& to,
-                           const std::string& trash);
+// at all times. On a file system that cannot swap, first renames the old folder to
+// ".old-<its name>", from where restore_replaced() brings it back if the process is killed then.
+// Returns the path of the old folder, "" if there was none; the caller deletes it after syncing the
+// parent of `to`. Throws Error(Exit::storage), and then leaves both folders as they were.
+std::string replace_folder(const std::string& from, const std::string& to);
 
 // Like replace_folder(), then syncs and deletes the old folder.
-void move_folder(const std::string& from, const std::string& to, const std::string& trash);
+void move_folder(const std::string& from, const std::string& to);
+
+// Renames back the checkpoints in `ckpt` that a killed replace_folder() has moved away, if they are
+// whole and no other folder has taken their place. With `only`, the path of a checkpoint, only that
+// one. A process that is replacing one at this moment gets an error and may try again. Throws
+// Error(Exit::storage).
+void restore_replaced(const CkptFolder& ckpt, const std::string& only = "");
 
 // Deletes a folder and its content. Logs a warning if it cannot.
 void delete_folder(const std::string& path);

@@ -126,7 +126,7 @@ void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::
   const std::string folder = ckpt.step(snapshot.step);
   std::optional<std::string> old;
   retries([&] {
-    if (!old) old = replace_folder(temporary, folder, ckpt.trash(snapshot.step));
+    if (!old) old = replace_folder(temporary, folder);
     fsync_path(ckpt.path());
   });
   committed = snapshot.step;

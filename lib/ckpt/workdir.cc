@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/system_error.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -136,6 +137,7 @@ void Workdir::claim(double patience) {
   }
   if (!lock_) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
   for (const std::string& path : left_behind(/*ends=*/false)) ::unlink(path.c_str());
+  restore_replaced(ckpt());
 }
 
 std::vector<int64_t> CkptFolder::steps() const {
@@ -163,7 +165,8 @@ std::vector<std::string> CkptFolder::leftovers(const std::string& id) const {
     if (!id.empty() && name.ends_with(unfinished_suffix(id))) continue;
     const bool own = name.starts_with(kStepPrefix) || name.starts_with(kBestName);
     const bool unfinished = own && name.ends_with(kUnfinished);
-    if (unfinished || name.starts_with(kTrashPrefix) || name.starts_with(kTemporaryLast)) {
+    if (unfinished || name.starts_with(kReplacedPrefix) || name.starts_with(kTrashPrefix) ||
+        name.starts_with(kTemporaryLast)) {
       paths.push_back(it->path().string());
     }
   }

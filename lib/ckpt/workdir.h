@@ -35,6 +35,7 @@
 //         part-<rank>.json      what rank 0 must know about the file of another rank
 //       best.tmp/               a best checkpoint being written
 //       .trash-step-<n>/        a checkpoint being deleted
+//       .old-<name>/            a checkpoint that another one is replacing
 #pragma once
 
 #include <cstdint>
@@ -54,6 +55,9 @@ void refuse_remote_path(const std::string& path);
 
 // The name of the best checkpoint in ckpt/, and after a ':' in paths.
 inline constexpr const char* kBestName = "best";
+
+// The name of a checkpoint begins with this while another one takes its place.
+inline constexpr std::string_view kReplacedPrefix = ".old-";
 
 // The file names in the folder of one checkpoint.
 inline constexpr const char* kManifestName = "manifest.json";
@@ -91,8 +95,8 @@ class CkptFolder {
   // Returns the steps of all committed checkpoints, ascending. Does not verify them. Empty if there
   // is no such folder; throws Error(Exit::usage) if it cannot be listed.
   std::vector<int64_t> steps() const;
-  // Returns the paths of what killed saves have left behind: unfinished checkpoints, trash and
-  // temporary files of LAST, but not the folders of the current start `id`.
+  // Returns the paths of what killed saves have left behind: unfinished checkpoints, replaced ones,
+  // trash and temporary files of LAST, but not the folders of the current start `id`.
   std::vector<std::string> leftovers(const std::string& id) const;
 
  private:
@@ -113,7 +117,8 @@ class Workdir {
   void check_writable() const;
   // Creates the folder, takes its lock and keeps it until the object is destroyed
   // (WorkdirLock::take(), which says what it throws). Then deletes the temporary files that killed
-  // processes have left in the folder (lib/util/temporary_file.h).
+  // processes have left in the folder (lib/util/temporary_file.h), and renames back checkpoints that
+  // they were replacing (restore_replaced()).
   void claim(double patience = 0);
 
   const std::string& dir() const { return dir_; }

@@ -22,8 +22,11 @@ EvaluatedBest::EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& 
       if (const auto value = evaluated_value(row, each.watched())) each.add(step, *value);
     }
   });
-  for (size_t i = 0; i < series_.size(); ++i)
-    mend(values_[i], run_.ckpt().best(series_[i].name), done);
+  for (size_t i = 0; i < series_.size(); ++i) {
+    const std::string best = run_.ckpt().best(series_[i].name);
+    restore_replaced(run_.ckpt(), best);
+    mend(values_[i], best, done);
+  }
 }
 
 EvaluatedBest::~EvaluatedBest() {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/util/error.h"
@@ -133,6 +134,38 @@ TEST_CASE("a start removes a best checkpoint that was not finished") {
   CHECK(workdir.ckpt().all_best().empty());
 }
 
+TEST_CASE("the next claim brings back checkpoints that a killed process was replacing") {
+  const MemoryFolder folder;
+  const std::string ckpt = Workdir(folder.path()).ckpt().path();
+  {
+    const Workdir workdir(folder.path());
+    Checkpointer checkpointer(workdir);
+    for (const int64_t step : {1, 2}) checkpointer.save(state_of(step), /*keep=*/true);
+    checkpointer.mark_best("", {"val/loss", false, 2, 0.5});
+    checkpointer.mark_best("x", {"val/loss", false, 1, 0.5});
+    checkpointer.wait();
+  }
+  // A new best-x has taken its place, and step 3 was being deleted.
+  fs::copy(ckpt + "/best-x", ckpt + "/.old-best-x");
+  fs::copy(ckpt + "/step-2", ckpt + "/.old-step-3");
+  fs::remove(ckpt + "/.old-step-3/" + shard_name(0, 1));
+  // On NFS a folder may stay for a while, so that the name gets a number.
+  fs::create_directories(ckpt + "/.old-best");
+  fs::rename(ckpt + "/best", ckpt + "/.old-best~2");
+  fs::rename(ckpt + "/step-2", ckpt + "/.old-step-2");
+
+  Workdir workdir(folder.path());
+  restore_replaced(workdir.ckpt(), workdir.ckpt().best(""));
+  CHECK(read_best(workdir.ckpt().best(""))->step == 2);
+  CHECK(workdir.ckpt().steps() == std::vector<int64_t>{1});
+  workdir.claim();
+  CHECK(workdir.ckpt().steps() == std::vector<int64_t>{1, 2});
+  CHECK(Checkpointer::load(workdir.ckpt().step(2)).step == 2);
+  Checkpointer(workdir).start();
+  CHECK(workdir.ckpt().leftovers("").empty());
+  CHECK(workdir.ckpt().all_best().size() == 2);
+}
+
 TEST_CASE("a best checkpoint is read whole while it is replaced") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
@@ -179,11 +212,11 @@ TEST_CASE("a best checkpoint is replaced where folders cannot be exchanged nor f
   ::setenv("BVTRAIN_WITHOUT", "exchange,link", 1);
   write_best(best, workdir.ckpt().step(10), {"val/loss", false, 10, 0.5});
   CHECK(inode(best + shard) != inode(workdir.ckpt().step(10) + shard));
-  folder.write("ckpt/.trash-best/left", "by another process");
+  folder.write("ckpt/.old-best/left", "by another process");
   write_best(best, workdir.ckpt().step(20), {"val/loss", false, 20, 0.4});
   ::unsetenv("BVTRAIN_WITHOUT");
   CHECK(Checkpointer::load(best).step == 20);
-  CHECK_FALSE(exists(workdir.ckpt().path() + "/.trash-best"));
+  CHECK_FALSE(exists(workdir.ckpt().path() + "/.old-best"));
 }
 
 }  // namespace bv::test

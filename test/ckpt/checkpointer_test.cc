@@ -95,6 +95,7 @@ TEST_CASE(
   std::ofstream(root + "/LAST") << "step-999\n";
   fs::copy(root + "/step-5", root + "/step-6.tmp");
   fs::copy(root + "/step-5", root + "/.trash-step-4");
+  fs::copy(root + "/step-5", root + "/.old-step-5");
   std::ofstream(root + "/LAST.tmp123-0") << "step-";
   std::ofstream(root + "/notes.tmp") << "the user's own";
   check_state(Checkpointer::latest(workdir).value(), 5);

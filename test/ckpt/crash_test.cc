@@ -78,6 +78,25 @@ TEST_CASE("crash: at every point of a save this checkpoint or the one before it 
   }
 }
 
+TEST_CASE("crash: a checkpoint that is saved again survives where folders cannot be exchanged") {
+  const MemoryFolder folder;
+  const int status = run_in_child([&] {
+    ::setenv("BVTRAIN_WITHOUT", "exchange", 1);
+    ::setenv("BVTRAIN_CRASH_AT", "ckpt.moved_away:1", 1);
+    const Workdir workdir(folder.path());
+    Checkpointer checkpointer(workdir, {}, /*newest_kept=*/1);
+    for (const bool keep : {false, true}) {
+      checkpointer.save(state_of(7), keep);
+      checkpointer.wait();
+    }
+  });
+  REQUIRE(WIFSIGNALED(status));
+  Workdir workdir(folder.path());
+  CHECK(recovered(workdir) == 0);
+  workdir.claim();
+  CHECK(recovered(workdir) == 7);
+}
+
 TEST_CASE("crash: kill -9 at any time loses at most the save in progress") {
   if (kThreadSanitized) return;
   const MemoryFolder folder;

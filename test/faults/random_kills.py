@@ -215,7 +215,7 @@ def fault(workdir, reference):
             return f"{folder} is of step {best['step']}, the rows say {best_of_rows(mine, metric, higher)}"
         if shards(os.path.join(workdir, folder)) != shards(os.path.join(reference, folder)):
             return f"{folder} differs"
-    left = [n for n in os.listdir(os.path.join(workdir, "ckpt")) if ".tmp" in n or n.startswith(".trash")]
+    left = [n for n in os.listdir(os.path.join(workdir, "ckpt")) if ".tmp" in n or n.startswith((".trash", ".old"))]
     return f"left behind: {left}" if left else ""
 
 
