@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -170,16 +171,32 @@ bool Sharding::is_sharded(const std::string& name, int64_t bytes) const {
   return false;
 }
 
+std::vector<std::string> Sharding::names(const std::string& parameter,
+                                         const std::vector<std::string>& slots) {
+  std::vector<std::string> all = {"params/" + parameter};
+  for (const std::string& slot : slots) all.push_back("opt/" + slot + "/" + parameter);
+  return all;
+}
+
+std::vector<std::string> Sharding::unmatched(const std::vector<std::string>& names) const {
+  std::vector<std::string> patterns;
+  for (const Rule& rule : rules_) {
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return rule.pattern.matches(name); }))
+      patterns.push_back(rule.pattern.text());
+  }
+  return patterns;
+}
+
 ShardLevel Sharding::level(const std::string& parameter, int64_t bytes,
                            const std::vector<std::string>& slots) const {
   if (rules_.empty()) return level_for_all_;
-  const std::string name = "params/" + parameter;
+  const std::vector<std::string> all = names(parameter, slots);
+  const std::string& name = all[0];
   const bool parameter_sharded = is_sharded(name, bytes);
   std::string same, other;
-  for (const std::string& slot : slots) {
-    const std::string state = "opt/" + slot + "/" + parameter;
-    (is_sharded(state, bytes) == parameter_sharded ? same : other) = state;
-  }
+  for (size_t i = 1; i < all.size(); ++i)
+    (is_sharded(all[i], bytes) == parameter_sharded ? same : other) = all[i];
   if (other.empty()) return parameter_sharded ? ShardLevel::fsdp : ShardLevel::replicated;
   if (parameter_sharded) {
     throw Error::bare(

@@ -23,12 +23,17 @@ class Sharding {
   // `ranks`, unless `ranks` is 1.
   Sharding(const Config& config, int ranks);
 
-  // Returns the level of the parameter "head/kernel" of `bytes` bytes. Patterns are matched against
-  // params/head/kernel and, for each optimizer slot, opt/<slot>/head/kernel. Throws
-  // Error(Exit::usage) without a place if the patterns shard a combination that is not a
-  // ShardLevel.
+  // Returns the level of the parameter "head/kernel" of `bytes` bytes, of which the optimizer has
+  // the state `slots`. Throws Error(Exit::usage) without a place if the patterns shard a combination
+  // that is not a ShardLevel.
   ShardLevel level(const std::string& parameter, int64_t bytes,
                    const std::vector<std::string>& slots) const;
+  // Returns the names that the patterns are matched against: params/head/kernel, and then
+  // opt/<slot>/head/kernel for each slot.
+  static std::vector<std::string> names(const std::string& parameter,
+                                        const std::vector<std::string>& slots);
+  // Returns the patterns that match none of `names`.
+  std::vector<std::string> unmatched(const std::vector<std::string>& names) const;
 
  private:
   struct Rule {

@@ -120,6 +120,7 @@ std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
                                     const StepConfig& step, int ranks) {
   const Sharding sharding(config, ranks);
   std::vector<ShardLevel> levels;
+  std::vector<std::string> names;
   std::string problem;
   const auto named = named_parameters(model);
   for (size_t i = 0; i < named.size(); ++i) {
@@ -128,6 +129,7 @@ std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
     if (step.optimizer && step.groups.group_of.at(i) != kFrozen) {
       for (const Optimizer::Slot& slot : step.optimizer->slots()) slots.push_back(slot.name);
     }
+    for (std::string& each : Sharding::names(name, slots)) names.push_back(std::move(each));
     try {
       levels.push_back(sharding.level(name, 4 * value.numel(), slots));
     } catch (const Error& error) {
@@ -136,6 +138,13 @@ std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
     }
   }
   if (!problem.empty()) config.problem("sharding_strategy", problem);
+  if (named.empty()) return levels;  // the model is not known
+  for (const std::string& pattern : sharding.unmatched(names)) {
+    config.warn("sharding_strategy",
+                fmt::format("the pattern '{}' matches nothing: names begin with params/ or opt/, "
+                            "as {}",
+                            pattern, names.front()));
+  }
   const bool any = std::find(levels.begin(), levels.end(), ShardLevel::fsdp) != levels.end();
   if (any && ranks > 1 && model.units().empty()) {
     config.warn("sharding_strategy",

@@ -62,6 +62,17 @@ sharding_strategy:
         ShardLevel::fsdp);  // frozen, or an optimizer without state
 }
 
+TEST_CASE("patterns that match no name are found") {
+  const Config config = parse_config(
+      "sharding_strategy: [['head/.*', replicate], ['opt/nu/.*', replicate], ['.*', replicate]]",
+      "s.yaml");
+  const Sharding sharding(config, 4);
+  CHECK(sharding.unmatched(Sharding::names("head/kernel", {"mu", "nu"})) ==
+        std::vector<std::string>{"head/.*"});
+  CHECK(sharding.unmatched(Sharding::names("head/kernel", {})) ==
+        std::vector<std::string>{"head/.*", "opt/nu/.*"});
+}
+
 TEST_CASE("combinations of sharded state that are impossible are named") {
   const auto line = [](const std::string& yaml) {
     try {

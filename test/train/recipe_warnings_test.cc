@@ -20,23 +20,31 @@ using Lines = std::vector<std::string>;
 const std::string kLabels =
     R"(|onehot(num_classes, key="label", key_result="labels")|keep("image", "labels"))";
 
+// Returns the text of a config without evaluators.
+std::string config_of(const std::string& data, const std::string& pp) {
+  return "num_classes: auto\ntotal_steps: 1\nlog_training_steps: 1\ninput:\n  batch_size: 2\n  "
+         "data: " +
+         data + "\n  pp: " + pp + kLabels +
+         "\nmodel_name: cnn\nmodel: {widths: [], dense: 8}\nloss: softmax_xent\noptax_name: sgd\n"
+         "lr: 0.1\n";
+}
+
+Lines warnings_of(const std::string& text) {
+  const Config config = parse_config(text, "x.yaml");
+  const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
+  return warnings(config);
+}
+
 // Returns the warnings of a run on `data`. `pp` and `pp_fn` make no labels. Without `eval_data` and
 // `pp_fn` there is no evaluator. `pp` is in x.yaml:7:7 and `pp_fn` in x.yaml:17:12.
 Lines warnings_of(const std::string& data, const std::string& pp, const std::string& eval_data = "",
                   const std::string& pp_fn = "") {
-  std::string text =
-      "num_classes: auto\ntotal_steps: 1\nlog_training_steps: 1\ninput:\n  batch_size: 2\n  "
-      "data: " +
-      data + "\n  pp: " + pp + kLabels +
-      "\nmodel_name: cnn\nmodel: {widths: [], dense: 8}\nloss: softmax_xent\noptax_name: sgd\n"
-      "lr: 0.1\n";
+  std::string text = config_of(data, pp);
   if (!pp_fn.empty()) {
     text += "evals:\n  val:\n    type: classification\n    data: " + eval_data +
             "\n    pp_fn: " + pp_fn + kLabels + "\n    loss_name: softmax_xent\n";
   }
-  const Config config = parse_config(text, "x.yaml");
-  const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
-  return warnings(config);
+  return warnings_of(text);
 }
 
 const std::string kDigits = "{name: digits, split: train}";
@@ -52,6 +60,14 @@ TEST_CASE("an evaluator with random ops gives a warning that names them") {
         Lines{"x.yaml:17:12: warning: evals.val.pp_fn: the results are those of randomly changed "
               "examples, because of random_crop, flip_lr; evaluate without random ops, as by "
               "resize_small and central_crop in place of a random crop"});
+}
+
+TEST_CASE("a pattern of sharding_strategy that matches nothing gives a warning") {
+  CHECK(
+      warnings_of(config_of(kDigits, "value_range(-1, 1)") +
+                  "sharding_strategy: [['head/.*', replicate], ['params/head/.*', replicate]]\n") ==
+      Lines{"x.yaml:13:20: warning: sharding_strategy: the pattern 'head/.*' matches nothing: "
+            "names begin with params/ or opt/, as params/Dense_0/kernel"});
 }
 
 TEST_CASE("images that are only darker than those of the training give no warning") {
