@@ -20,7 +20,7 @@ TrainedModel load(const Arguments& arguments) {
     }
     TrainedModel trained = load_trained_model(
         Checkpointer::load(arguments.workdir, {.wanted = weights_only}), arguments.ema);
-    if (size) trained.image = *size;
+    if (size) set_image_size(trained, *size);
     return trained;
   }
   if (arguments.config.empty()) {

@@ -52,6 +52,24 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
                    patch->second.size(2)};
 }
 
+// Returns the grid of the patches of images of this size if the model's weights fit only one grid;
+// {} for other models and if the size is unknown.
+TokenGrid fixed_grid(const TrainedModel& trained, const ImageSize& image) {
+  const auto model = trained.config.get<std::string>("model_name", "");
+  const bool vit = model == "vit" && trained.params.contains("pos_embedding");
+  const bool mixer = model == "mlp_mixer";
+  const auto kernel = trained.params.find(vit ? "embedding/kernel" : "stem/kernel");
+  if ((!vit && !mixer) || kernel == trained.params.end() || kernel->second.dim() != 4 ||
+      image.height == 0)
+    return {};
+  // A vit leaves out what is not a whole patch, and a mixer fills it up.
+  const auto patches = [&](int64_t side, int64_t axis) {
+    const int64_t patch = kernel->second.size(axis);
+    return (side + (mixer ? patch - 1 : 0)) / patch;
+  };
+  return {patches(image.height, 0), patches(image.width, 1)};
+}
+
 // Returns the metadata from the config alone. Its keys were checked by training, or are checked by
 // the caller.
 ModelCard card_of(const Config& config) {
@@ -116,6 +134,23 @@ ImageSize parse_image_size(const std::string& text) {
                 "expected HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, e.g. 224,224");
   }
   return {sizes.front(), sizes.size() > 1 ? sizes[1] : sizes[0], sizes.size() > 2 ? sizes[2] : 3};
+}
+
+void set_image_size(TrainedModel& trained, const ImageSize& size) {
+  const TokenGrid own = fixed_grid(trained, trained.image), grid = fixed_grid(trained, size);
+  if (own.size() > 0 && own != grid) {
+    const bool vit = trained.params.contains("pos_embedding");
+    throw Error(
+        Exit::usage, trained.origin,
+        fmt::format("images of {}x{} have a grid of {}x{} patches, but its {} one of "
+                    "{}x{}{}",
+                    size.height, size.width, grid.rows, grid.columns,
+                    vit ? "position embeddings have" : "token mixing needs", own.rows, own.columns,
+                    vit ? "; --config and --set model_init=WORKDIR in place of --workdir "
+                          "resamples them"
+                        : ""));
+  }
+  trained.image = size;
 }
 
 void warn_of_other_weights(const Config& config, bool ema) {

@@ -37,6 +37,11 @@ void warn_of_other_weights(const Config& config, bool ema);
 // Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
 
+// Exports a model of a checkpoint for images of another size than those of its training. Throws
+// Error(Exit::usage) if they have another grid of patches and the model's weights fit only its own:
+// learned position embeddings of a vit, and token mixing.
+void set_image_size(TrainedModel& trained, const ImageSize& size);
+
 // Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.
 Metadata metadata_of(const TrainedModel& trained);
 

@@ -274,6 +274,33 @@ TEST_CASE("export: weights of bvtrain record the size of their images") {
   CHECK(again.params.at("pos_embedding").equal(what.params.at("pos_embedding")));
 }
 
+TEST_CASE("export: images whose grid of patches a model's weights do not fit are refused") {
+  const auto line = [](const TrainedModel& what, const ImageSize& size) {
+    TrainedModel changed = what;
+    const std::string text = error_of([&] { set_image_size(changed, size); });
+    if (text.empty()) CHECK(changed.image.width == size.width);
+    return text;
+  };
+  const ImageSize square = {32, 32, 3};
+  const TrainedModel vit = trained("vit", "{variant: mu/8}", {16, 64, 3});
+  CHECK(line(vit, square) ==
+        "t: error: images of 32x32 have a grid of 4x4 patches, but its position embeddings have "
+        "one of 2x8; --config and --set model_init=WORKDIR in place of --workdir resamples them");
+  CHECK(line(vit, {16, 72, 3}) != "");
+  CHECK(line(vit, {17, 66, 3}) == "");
+  TrainedModel unknown = vit;
+  unknown.image = {};
+  CHECK(line(unknown, square) == "");
+  CHECK(line(trained("vit", "{variant: mu/8, posemb: sincos2d}", {16, 64, 3}), square) == "");
+  CHECK(line(trained("flexi_vit", small("flexi_vit"), {16, 64, 3}), square) == "");
+
+  const TrainedModel mixer = trained("mlp_mixer", small("mlp_mixer"), {16, 64, 3});
+  CHECK(line(mixer, square) ==
+        "t: error: images of 32x32 have a grid of 4x4 patches, but its token mixing needs one of "
+        "2x8");
+  CHECK(line(mixer, {9, 57, 3}) == "");
+}
+
 TEST_CASE("export: models that a format can't hold, and sizes that do not fit, are refused") {
   CHECK(refusal(trained("cnn", small("cnn")), "timm") ==
         "--format timm: error: model 'cnn' can't be written as timm; known: bit_paper, flexi_vit, "
