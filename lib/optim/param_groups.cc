@@ -46,17 +46,13 @@ const KeyTable keys(
 class Patterns {
  public:
   // Records a problem with config[key] for each invalid pattern. If `warn`, also warns about each
-  // pattern that matches none of `names`.
+  // pattern that has no effect on the parameters `names`.
   Patterns(const Config& config, std::string_view key, const std::vector<std::string>& patterns,
            const std::vector<std::string>& names, bool warn = true) {
-    for (const std::string& pattern : patterns) {
-      compiled_.push_back(compile(config, key, pattern));
-      const auto& compiled = compiled_.back();
-      if (!warn || !compiled) continue;
-      if (std::none_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return compiled->matches(name); })) {
-        config.warn(key, fmt::format("the pattern '{}' matches no parameter", pattern));
-      }
+    for (const std::string& pattern : patterns) compiled_.push_back(compile(config, key, pattern));
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      const std::string why = warn && compiled_[i] ? why_unused(i, names) : "";
+      if (!why.empty()) config.warn(key, fmt::format("the pattern '{}' {}", patterns[i], why));
     }
   }
 
@@ -69,6 +65,18 @@ class Patterns {
   }
 
  private:
+  // Returns why pattern i has no effect, "" if it has. A catch-all that is left with nothing is no
+  // mistake.
+  std::string why_unused(size_t i, const std::vector<std::string>& names) const {
+    const Pattern& pattern = *compiled_[i];
+    const auto matches = [&](const std::string& name) { return pattern.matches(name); };
+    const auto takes = [&](const std::string& name) { return find(name) == i; };
+    if (std::none_of(names.begin(), names.end(), matches)) return "matches no parameter";
+    if (pattern.text() == ".*" || std::any_of(names.begin(), names.end(), takes)) return "";
+    return "has no effect: earlier patterns match all of its parameters, and the first match "
+           "counts";
+  }
+
   static std::optional<Pattern> compile(const Config& config, std::string_view key,
                                         const std::string& pattern) {
     std::string problem = Pattern::problem(pattern);
@@ -172,6 +180,7 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
   const auto wd = config.get<double>("wd", 0.0);
   check_not_negative(config, "wd", wd);
   const bool given = config.has("wd_mults");
+  if (given && !config.has("wd")) config.warn("wd_mults", "has no effect without wd");
   const Multipliers wd_mults(config, "wd_mults",
                              config.get<Pairs>("wd_mults", {{".*/kernel$", 1.0}}), names, given);
   for (const auto& [pattern, mult] : wd_mults.pairs())

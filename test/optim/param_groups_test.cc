@@ -66,6 +66,24 @@ TEST_CASE("the first pattern that matches the full name wins") {
             "t.yaml:2:12: warning: lr_mults: the pattern 'kernel' matches no parameter"});
 }
 
+TEST_CASE("patterns that earlier ones leave nothing give a warning, but not a catch-all") {
+  const std::string why =
+      "' has no effect: earlier patterns match all of its parameters, and the first match counts";
+  CHECK(warnings(Read("{lr: 0.1, lr_mults: [['.*', 1], ['head/.*', 10]]}").config) ==
+        std::vector<std::string>{"t.yaml:1:21: warning: lr_mults: the pattern 'head/.*" + why});
+  CHECK(warnings(Read("{lr: 0.1, schedule: [['.*/bias', {}], ['.*/(kernel|scale)', {}], "
+                      "['head/bias', null], ['.*', null]]}")
+                     .config) ==
+        std::vector<std::string>{"t.yaml:1:21: warning: schedule: the pattern 'head/bias" + why});
+}
+
+TEST_CASE("factors of a weight decay that is not given have no effect") {
+  CHECK(warnings(Read("{lr: 0.1, wd_mults: [['.*/kernel', 1]]}").config) ==
+        std::vector<std::string>{"t.yaml:1:21: warning: wd_mults: has no effect without wd"});
+  CHECK(warnings(Read("{lr: 0.1, wd: 0, wd_mults: [['.*/kernel', 1]]}").config).empty());
+  CHECK(warnings(Read("{lr: 0.1}").config).empty());
+}
+
 TEST_CASE("bad patterns are refused") {
   CHECK(Read("{lr: 0.1, lr_mults: [['/head/.*', 2]]}").problems ==
         "t.yaml:1:21: error: lr_mults: the pattern '/head/.*' starts with '/', but no parameter's "
