@@ -33,8 +33,9 @@ Adam::Adam(const Config& config)
   if (!(eps_root_ >= 0)) {
     config.problem("eps_root", fmt::format("must not be negative, got {}", eps_root_));
   }
-  if (eps_ == 0 && eps_root_ == 0) {
-    config.problem("eps", "must be positive (or eps_root): a zero gradient would give 0/0");
+  if (static_cast<float>(eps_) == 0 && static_cast<float>(eps_root_) == 0) {
+    config.problem("eps",
+                   "must be positive in float32 (or eps_root): a zero gradient would give 0/0");
   }
   if (bf16_) set_slot_dtype(0, at::kBFloat16);
 }

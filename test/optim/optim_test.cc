@@ -361,9 +361,14 @@ TEST_CASE("momentum: null turns adafactor's momentum off, also over an included 
 TEST_CASE("bad optimizer keys are refused") {
   CHECK_THROWS_WITH(make("scale_by_adam", "{b1: 1}"),
                     "t.yaml:1:13: error: optax.b1: must be at least 0 and below 1, got 1");
-  CHECK_THROWS_WITH(make("scale_by_adam", "{eps: 0}"),
-                    "t.yaml:1:14: error: optax.eps: must be positive (or eps_root): a zero "
-                    "gradient would give 0/0");
+  for (const char* keys : {"{eps: 0}", "{eps: 1e-46}", "{eps: 1e-46, eps_root: 1e-50}"}) {
+    CHECK_THROWS_WITH(make("scale_by_adam", keys),
+                      "t.yaml:1:14: error: optax.eps: must be positive in float32 (or eps_root): a "
+                      "zero gradient would give 0/0");
+  }
+  CHECK_NOTHROW(make("scale_by_adam", "{eps: 0, eps_root: 1e-30}"));
+  CHECK_THROWS_WITH(make("muon", "{eps: 1e-46}"),
+                    "t.yaml:1:14: error: optax.eps: must be positive in float32, got 1e-46");
   CHECK_THROWS_WITH(
       make("scale_by_adam", "{mu_dtype: bf16}"),
       Catch::Contains("optax.mu_dtype: expected one of float32, bfloat16, got 'bf16'"));

@@ -147,7 +147,8 @@ class Muon : public Optimizer {
     }
     if (ns_steps_ < 1 || ns_steps_ > 20)
       config.problem("ns_steps", fmt::format("must be between 1 and 20, got {}", ns_steps_));
-    if (!(eps_ > 0)) config.problem("eps", fmt::format("must be positive, got {}", eps_));
+    if (!(static_cast<float>(eps_) > 0))
+      config.problem("eps", fmt::format("must be positive in float32, got {}", eps_));
   }
 
   void allocate(const FlatParams& params, Group& group) override {
