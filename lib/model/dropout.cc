@@ -20,8 +20,7 @@ at::Tensor random_mask(at::IntArrayRef shape, double rate, double kept,
   const int64_t n = mask.numel();
   // Elements are numbered over the global batch; the mask may cover one rank's part of it.
   const int64_t offset = n == 0 ? 0 : pass.first_example * (n / shape[0]), end_of = offset + n;
-  // The counter has 32 bits for blocks of 4 elements.
-  check(end_of <= int64_t{1} << 34, "a random mask of {} elements", end_of);
+  check(end_of <= DropoutMask::kMostElements, "a random mask of {} elements", end_of);
   const int64_t* const step =
       pass.device_step.defined() ? pass.device_step.const_data_ptr<int64_t>() : nullptr;
   DropoutMask draw = {

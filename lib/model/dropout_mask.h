@@ -18,6 +18,10 @@ struct DropoutMask {
   uint64_t step;
   std::array<uint32_t, 2> key;
 
+  // The counter has 40 bits for blocks of 4 elements: the upper 8 are those that a step, which is
+  // below 2^53, leaves free.
+  static constexpr int64_t kMostElements = int64_t{1} << 42;
+
   // The range of Philox blocks. A block has 4 elements.
   BV_INLINE int64_t first_block() const { return offset / 4; }
   BV_INLINE int64_t last_block() const { return (end + 3) / 4; }
@@ -25,7 +29,7 @@ struct DropoutMask {
   BV_INLINE void fill(int64_t block, float* out) const {
     const std::array<uint32_t, 4> bits =
         philox({static_cast<uint32_t>(block), call, static_cast<uint32_t>(step),
-                static_cast<uint32_t>(step >> 32)},
+                static_cast<uint32_t>(step >> 32) | static_cast<uint32_t>(block >> 32) << 24},
                key);
     for (int64_t k = 0; k < 4; ++k) {
       const int64_t i = 4 * block + k;

@@ -157,7 +157,7 @@ TEST_CASE("the kernel of the pass over images computes every value of every imag
 }
 
 TEST_CASE("the kernel of dropout draws every element of the part of a rank") {
-  for (const int64_t offset : {0, 1003}) {
+  for (const int64_t offset : {int64_t{0}, int64_t{1003}, (int64_t{1} << 34) + 3}) {
     const DropoutMask mask = {offset, offset + 5555,           1U << 30, 2.0F,
                               4,      (uint64_t{6} << 32) + 5, {7, 8}};
     std::vector<float> got(5555, -1), want(5555, -1);

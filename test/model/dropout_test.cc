@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
+
+#include "lib/model/dropout_mask.h"
 
 namespace bv::test {
 namespace {
@@ -51,6 +54,37 @@ TEST_CASE("the mask is a function of seed, step and place in the pass") {
   CHECK_FALSE(masks(1, 2).first.equal(first));
   CHECK_FALSE(masks(2, 1).first.equal(first));
   CHECK_FALSE(masks(1ull << 40 | 1, 1).first.equal(first));
+}
+
+TEST_CASE("each element of a large batch has its own random number") {
+  const at::Tensor x = at::ones({1, 1024});
+  const auto mask = [&](int64_t first_element, int64_t step) {
+    Pass pass = training(1, step);
+    pass.first_example = first_element / x.size(1);
+    return dropout(x, 0.5, pass);
+  };
+  const at::Tensor first = mask(0, 1);
+  for (const int shift : {33, 34, 35, 41}) {
+    const at::Tensor later = mask(int64_t{1} << shift, 1);
+    CHECK_FALSE(later.equal(first));
+    CHECK(later.mean().item<double>() == Approx(1).margin(5 / std::sqrt(1024.0)));
+  }
+  CHECK_FALSE(mask(int64_t{1} << 34, 1).equal(mask(int64_t{1} << 35, 1)));
+  CHECK_FALSE(mask(int64_t{1} << 34, 1).equal(mask(0, int64_t{1} << 32)));
+}
+
+TEST_CASE("up to 2^34 elements a mask has the bits that it had when that was the limit") {
+  const DropoutMask mask = {(int64_t{1} << 34) - 4,
+                            int64_t{1} << 34,
+                            1U << 31,
+                            2.0F,
+                            0x304,
+                            (uint64_t{6} << 32) + 5,
+                            {7, 8}};
+  float out[4] = {};
+  mask.fill(mask.first_block(), out);
+  const std::array<uint32_t, 4> bits = philox({0xFFFFFFFF, 0x304, 5, 6}, {7, 8});
+  for (size_t k = 0; k < 4; ++k) CHECK(out[k] == (bits[k] < (1U << 31) ? 0.0F : 2.0F));
 }
 
 TEST_CASE("rates near 0 and 1 keep and drop nearly all") {
