@@ -117,8 +117,8 @@ class Workdir {
   void check_writable() const;
   // Creates the folder, takes its lock and keeps it until the object is destroyed
   // (WorkdirLock::take(), which says what it throws). Then deletes the temporary files that killed
-  // processes have left in the folder (lib/util/temporary_file.h), and renames back checkpoints that
-  // they were replacing (restore_replaced()).
+  // processes have left in the folder (lib/util/temporary_file.h), and renames back the checkpoints
+  // that they were replacing (restore_replaced()).
   void claim(double patience = 0);
 
   const std::string& dir() const { return dir_; }

@@ -24,8 +24,8 @@ class Sharding {
   Sharding(const Config& config, int ranks);
 
   // Returns the level of the parameter "head/kernel" of `bytes` bytes, of which the optimizer has
-  // the state `slots`. Throws Error(Exit::usage) without a place if the patterns shard a combination
-  // that is not a ShardLevel.
+  // the state `slots`. Throws Error(Exit::usage) without a place if the patterns shard a
+  // combination that is not a ShardLevel.
   ShardLevel level(const std::string& parameter, int64_t bytes,
                    const std::vector<std::string>& slots) const;
   // Returns the names that the patterns are matched against: params/head/kernel, and then
