@@ -42,7 +42,7 @@ Exit bench_collectives(const Arguments& arguments) {
     throw Error(Exit::usage, "bvtrain bench collectives",
                 "one process sends nothing; give --devices cpu:N or cuda:0,1");
   log::set_rank(layout.rank);
-  const c10::Device device = own_device(devices, layout.local_rank);
+  const c10::Device device = own_device(devices, layout.place());
   GroupOptions options = group_options(environment_map());
   if (!device.is_cpu()) {
     use_cuda(device.index());

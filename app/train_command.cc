@@ -201,7 +201,7 @@ Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& w
   const Devices devices = resolve_devices(parse_devices(arguments.devices));
   const RankLayout layout = find_rank_layout(arguments, devices);
   if (layout.launches) return launch_ranks(arguments, config, layout);
-  const c10::Device device = own_device(devices, layout.local_rank);
+  const c10::Device device = own_device(devices, layout.place());
   if (!device.is_cpu()) use_cuda(device.index());
   if (layout.size == 1) {
     return train(arguments, config, workdir, Group::single(), device, layout.first_size,

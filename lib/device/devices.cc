@@ -88,18 +88,24 @@ Devices resolve_devices(Devices devices) {
   return devices;
 }
 
-c10::Device own_device(const Devices& devices, int local_rank) {
-  if (devices.kind != Devices::Kind::cuda) return c10::kCPU;
-  const int count = count_cuda(option(devices));
-  int index = count == 1 && devices.indices.empty() ? 0 : local_rank;
+int device_index(const Devices& devices, const HostPlace& place, int visible) {
+  int index = visible < place.slots ? place.local_rank : place.slot;
   if (!devices.indices.empty()) {
-    if (local_rank >= std::ssize(devices.indices))
+    if (place.slot >= std::ssize(devices.indices))
       throw Error(Exit::usage, option(devices),
                   fmt::format("names {} devices, but this is process {} of the host",
-                              devices.indices.size(), local_rank));
-    index = devices.indices[static_cast<size_t>(local_rank)];
+                              devices.indices.size(), place.slot));
+    index = devices.indices[static_cast<size_t>(place.slot)];
+  } else if (visible == 1) {
+    index = 0;
   }
-  check_index(devices, index, count);
+  check_index(devices, index, visible);
+  return index;
+}
+
+c10::Device own_device(const Devices& devices, const HostPlace& place) {
+  if (devices.kind != Devices::Kind::cuda) return c10::kCPU;
+  const int index = device_index(devices, place, count_cuda(option(devices)));
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
@@ -107,7 +113,7 @@ c10::Device use_one_device(std::string_view text, std::string_view command) {
   const Devices given = parse_devices(text);
   if (given.count > 1 || given.all)
     throw Error(Exit::usage, option(given), fmt::format("{} runs in one process", command));
-  const c10::Device device = own_device(resolve_devices(given), 0);
+  const c10::Device device = own_device(resolve_devices(given), {});
   if (!device.is_cpu()) use_cuda(device.index());
   return device;
 }

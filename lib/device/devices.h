@@ -26,10 +26,22 @@ Devices parse_devices(std::string_view text);
 // error: ...".
 Devices resolve_devices(Devices devices);
 
-// Returns the device of process `local_rank` of this host, from resolved `devices`. With `cuda`
-// that is the CUDA device with the same number, or device 0 if the process sees only one (slurm's
-// --gpus-per-task). Throws Error(Exit::usage).
-c10::Device own_device(const Devices& devices, int local_rank);
+// The place of a process on its host. After an elastic restart fewer processes run than before, and
+// those that are left keep their devices.
+struct HostPlace {
+  int local_rank = 0;  // among the processes that run now
+  int slot = 0;        // among the processes of the first start
+  int slots = 0;       // processes of the first start; 0: not known
+};
+
+// Returns the number of a process's CUDA device, of the `visible` devices of its host: the slot-th
+// of --devices cuda:0,1; otherwise that with the number of the slot, or device 0 if the process
+// sees only one (slurm's --gpus-per-task). If devices have disappeared since the first start, the
+// driver has numbered the others again, and the local rank counts. Throws Error(Exit::usage).
+int device_index(const Devices& devices, const HostPlace& place, int visible);
+
+// Returns the device of a process, from resolved `devices`. Throws Error(Exit::usage).
+c10::Device own_device(const Devices& devices, const HostPlace& place);
 
 // Returns the device of a command that runs in one process, and makes it the current one. `text` is
 // the value of --devices; with several CUDA devices, `auto` and `cuda` mean the first. Throws

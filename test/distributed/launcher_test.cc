@@ -24,6 +24,17 @@ bool handles(int pid, int signal) {
   return false;
 }
 
+// Returns the process of a rank, -1 if there is none.
+int process_of(const Worker& launcher, int rank) {
+  const std::string wanted = fmt::format("BVTRAIN_GROUP_RANK={}", rank);
+  for (const int pid : children_of(launcher.pid())) {
+    std::ifstream environment(fmt::format("/proc/{}/environ", pid));
+    for (std::string entry; std::getline(environment, entry, '\0');)
+      if (entry == wanted) return pid;
+  }
+  return -1;
+}
+
 TEST_CASE("the launcher's ranks sum, and it returns 0") {
   const Finished ended = launched({{"DIST_RANKS", "3"}, {"DIST_CHILD", "sums"}}).wait();
   INFO(ended.err);
@@ -133,6 +144,34 @@ TEST_CASE("--max-restarts starts the group again after a failure, with fewer ran
                                         "with 2 ranks here"));
   CHECK(fewer.code == 0);
   CHECK_THAT(fewer.err, Catch::Contains("starting again, 1 of 3, with 1 rank here"));
+}
+
+TEST_CASE("an elastic restart leaves out the slot that failed, not one whose rank ended slowly") {
+  Worker launcher = launched({{"DIST_RANKS", "3"},
+                              {"DIST_STEPS", "1000000 20"},
+                              {"DIST_RESTARTS", "1"},
+                              {"DIST_ELASTIC", "1:3"},
+                              {"DIST_GRACE", "1"},
+                              {"DIST_TELL", "1"}});
+  CHECK(launcher.first_line() == "stepping");
+  const int failing = process_of(launcher, 1), slow = process_of(launcher, 2);
+  REQUIRE(failing > 0);
+  REQUIRE(slow > 0);
+  ::kill(slow, SIGSTOP);  // the launcher kills it when the grace period is over
+  ::kill(failing, SIGKILL);
+  const Finished ended = launcher.wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.err, "ended with code 137; starting again, 1 of 1, with 2 ranks here\n") == 1);
+  CHECK(count(ended.out, "rank 0 of 2, node 0 of 1; rank 1 of 2, node 0 of 1, slot 2; \n") == 1);
+}
+
+TEST_CASE("slots that have failed least often are used first") {
+  CHECK(choose_slots({0, 0, 0}, 3) == std::vector<int>{0, 1, 2});
+  CHECK(choose_slots({0, 1, 0, 0}, 3) == std::vector<int>{0, 2, 3});
+  CHECK(choose_slots({1, 0, 0, 1}, 1) == std::vector<int>{1});
+  CHECK(choose_slots({1, 2, 1, 3}, 2) == std::vector<int>{0, 2});  // all have failed
+  CHECK(choose_slots({1, 1}, 2) == std::vector<int>{0, 1});        // a restart of all ranks
 }
 
 TEST_CASE("two launchers of two hosts make one group, and start it again together") {

@@ -80,6 +80,8 @@ TEST_CASE("torchrun's variables") {
   CHECK(layout.nodes == 2);
   CHECK(layout.address == "n1");
   CHECK(layout.port == 29500);
+  CHECK(layout.place().slot == 1);
+  CHECK(layout.place().slots == 0);
   CHECK(layout.token == "torchrun-run-2");
   CHECK(layout.store_host == StoreHost::rank0);
   CHECK_FALSE(layout.hosts_store);
@@ -191,6 +193,7 @@ TEST_CASE("a rank of our own launcher keeps its place") {
   const EnvironmentMap own = {
       {"BVTRAIN_GROUP_RANK", "1"},       {"BVTRAIN_GROUP_SIZE", "2"},
       {"BVTRAIN_GROUP_LOCAL_RANK", "1"}, {"BVTRAIN_GROUP_LOCAL_SIZE", "2"},
+      {"BVTRAIN_GROUP_SLOT", "3"},       {"BVTRAIN_GROUP_SLOTS", "4"},
       {"BVTRAIN_GROUP_NODE", "0"},       {"BVTRAIN_GROUP_NODES", "1"},
       {"BVTRAIN_GROUP_RESTARTS", "3"},   {"BVTRAIN_GROUP_STORE", "127.0.0.1:4000"},
       {"BVTRAIN_GROUP_TOKEN", "abc.3"},  {"BVTRAIN_GROUP_FIRST_SIZE", "4"}};
@@ -203,6 +206,9 @@ TEST_CASE("a rank of our own launcher keeps its place") {
   CHECK(layout.store_host == StoreHost::launcher);
   CHECK(layout.restarts == 3);
   CHECK(layout.first_size == 4);
+  CHECK(layout.place().local_rank == 1);
+  CHECK(layout.place().slot == 3);
+  CHECK(layout.place().slots == 4);
   CHECK(layout.token == "abc.3");
   EnvironmentMap half = own;
   half.erase("BVTRAIN_GROUP_NODE");
@@ -307,6 +313,27 @@ TEST_CASE("--devices") {
                                               "cuda:0,1");
   CHECK_THROWS_WITH(parse_devices("cuda:1,1"),
                     "--devices cuda:1,1: error: device 1 is given twice");
+}
+
+TEST_CASE("a process that is left after an elastic restart keeps its CUDA device") {
+  const Devices all = parse_devices("cuda:all"), named = parse_devices("cuda:4,5,6");
+  const HostPlace first{1, 1, 3}, later{1, 2, 3};  // slot 1 has failed
+  CHECK(device_index(all, first, 3) == 1);
+  CHECK(device_index(all, later, 3) == 2);
+  CHECK(device_index(named, first, 8) == 5);
+  CHECK(device_index(named, later, 8) == 6);
+  // The failed device has disappeared, and the driver has numbered the others again.
+  CHECK(device_index(all, later, 2) == 1);
+  CHECK(device_index(all, {0, 1, 2}, 1) == 0);
+  // Another launcher started the processes: the local rank counts, unless each sees one device.
+  CHECK(device_index(parse_devices("cuda"), {3, 3, 0}, 8) == 3);
+  CHECK(device_index(parse_devices("cuda"), {3, 3, 0}, 1) == 0);
+  CHECK_THROWS_WITH(device_index(named, {3, 3, 0}, 8),
+                    "--devices cuda:4,5,6: error: names 3 devices, but this is process 3 of the "
+                    "host");
+  CHECK_THROWS_WITH(device_index(all, {3, 3, 0}, 2),
+                    "--devices cuda:all: error: there is no device 3: this process sees 2 CUDA "
+                    "devices");
 }
 
 }  // namespace

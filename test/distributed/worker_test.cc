@@ -149,13 +149,17 @@ void sums() {
   std::printf("ok\n");
 }
 
-// Rank 0 prints the places of all ranks: "rank 1 of 3, node 1 of 2; ...".
+// Rank 0 prints the places of all ranks: "rank 1 of 3, node 1 of 2, slot 2; ...". The slot is left
+// out if it is the local rank.
 void print_layouts(Group& group) {
-  const std::string mine = describe(find_rank_layout({}, environment_map()));
+  const RankLayout layout = find_rank_layout({}, environment_map());
+  const std::string text = describe(layout);
+  std::string mine = text.substr(0, text.find(", found by"));
+  if (const int slot = layout.place().slot; slot != layout.local_rank)
+    mine += fmt::format(", slot {}", slot);
   const std::vector<std::string> all = group.gather_text(mine, "places");
   if (group.rank() > 0) return;
-  for (const std::string& text : all)
-    std::printf("%s; ", text.substr(0, text.find(", found by")).c_str());
+  for (const std::string& place : all) std::printf("%s; ", place.c_str());
   std::printf("\n"), std::fflush(stdout);
 }
 

@@ -49,7 +49,7 @@ std::string random_token() {
 // How one generation of ranks (all ranks between two restarts) ended on this node.
 struct Outcome {
   int code = 0;
-  std::set<int> failed;  // local ranks that failed by themselves
+  int failed = 0;  // ranks that failed by themselves
 };
 
 class Launcher {
@@ -69,7 +69,8 @@ class Launcher {
   void handle_signals();
   void reap(Store& store);
   void publish_failure(Store& store, RankProcess& process);
-  void kill_failed_rank(Store& store);
+  void read_report(Store& store);
+  void kill_reported();
   void kill_rest();
   bool already_printed(const std::string& line) const;
   void print_held_lines();
@@ -82,6 +83,7 @@ class Launcher {
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<NodeCoordinator> coordinator_;
   std::vector<RankProcess> ranks_;
+  std::vector<int> failures_;  // of the ranks in each slot of this host, in all generations
   int code_ = 0;
   int failed_code_ = 0;  // of the generation before this one; 0: none, or it ended well here
   double failed_at_ = -1, failure_seen_at_ = -1;
@@ -103,6 +105,7 @@ Launcher::Launcher(const LaunchOptions& options) : options_(options) {
   address_ = resolve(layout_.address, layout_.nodes > 1, "--rendezvous " + layout_.address);
   token_ = !layout_.token.empty() ? layout_.token : layout_.nodes > 1 ? "nodes" : random_token();
   port_ = layout_.port;
+  failures_.resize(static_cast<size_t>(layout_.local_size));
   if (layout_.hosts_store) {
     server_ = std::make_unique<StoreServer>(address_, port_);
     port_ = server_->port();
@@ -137,12 +140,13 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
   const auto before = std::count_if(sizes.begin(), sizes.begin() + layout_.node, has_ranks);
   if (generation_ == 0) first_world_ = world;
   const auto cpus = divide_cpus(allowed_cpus(), std::max(1, sizes[node]));
+  const std::vector<int> slots = choose_slots(failures_, sizes[node]);
   const char* threads = std::getenv("OMP_NUM_THREADS");
   ranks_.assign(static_cast<size_t>(sizes[node]), {});
   for (int i = 0; i < sizes[node]; ++i) {
     RankProcess& process = ranks_[static_cast<size_t>(i)];
     process.rank = first + i;
-    process.local_rank = i;
+    process.slot = slots.at(static_cast<size_t>(i));
     RankStart how;
     how.argv = options_.argv;
     how.cpus = cpus[static_cast<size_t>(i)];
@@ -151,6 +155,8 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
                        {"BVTRAIN_GROUP_SIZE", std::to_string(world)},
                        {"BVTRAIN_GROUP_LOCAL_RANK", std::to_string(i)},
                        {"BVTRAIN_GROUP_LOCAL_SIZE", std::to_string(sizes[node])},
+                       {"BVTRAIN_GROUP_SLOT", std::to_string(process.slot)},
+                       {"BVTRAIN_GROUP_SLOTS", std::to_string(failures_.size())},
                        {"BVTRAIN_GROUP_NODE", std::to_string(before)},
                        {"BVTRAIN_GROUP_NODES", std::to_string(nodes)},
                        {"BVTRAIN_GROUP_STORE", address_.find(':') == std::string::npos
@@ -219,9 +225,8 @@ void Launcher::reap(Store& store) {
   }
 }
 
-// Kills a rank of this host that other ranks, possibly on other hosts, have reported as failed. A
-// rank that is stopped (SIGSTOP) does not exit by itself.
-void Launcher::kill_failed_rank(Store& store) {
+// Reads which rank has failed, as ranks or launchers, possibly on other hosts, have reported it.
+void Launcher::read_report(Store& store) {
   std::optional<FailureReport> failure;
   try {
     const Deadline deadline(kStoreSilent, "[distributed] the launcher's store does not answer");
@@ -234,9 +239,14 @@ void Launcher::kill_failed_rank(Store& store) {
   if (failure_seen_at_ < 0) failure_seen_at_ = monotonic_seconds();
   if (failed_at_ < 0)
     failed_at_ = monotonic_seconds();  // other ranks of this host may be stopped, too
-  if (monotonic_seconds() - failure_seen_at_ < kFailedRankGrace) return;
+  for (RankProcess& process : ranks_) process.reported |= process.rank == failure->rank;
+}
+
+// A rank that is stopped (SIGSTOP) does not exit by itself.
+void Launcher::kill_reported() {
+  if (failure_seen_at_ < 0 || monotonic_seconds() - failure_seen_at_ < kFailedRankGrace) return;
   for (RankProcess& process : ranks_) {
-    if (process.rank != failure->rank || process.pid <= 0) continue;
+    if (!process.reported || process.pid <= 0) continue;
     process.killed_by_us = true;
     ::kill(process.pid, SIGKILL);
   }
@@ -292,17 +302,24 @@ Outcome Launcher::await_ranks(Store& store) {
     const bool soon = failed_at_ >= 0 || failure_seen_at_ >= 0;
     if (monotonic_seconds() - last_look > (soon ? kFastPollInterval : kPollInterval)) {
       last_look = monotonic_seconds();
-      kill_failed_rank(store);
+      read_report(store);
+      kill_reported();
     }
   }
+  // All may have ended before the next look. Only elastic restarts need to know.
+  if (failed_at_ >= 0 && options_.least_ranks > 0) read_report(store);
   print_held_lines();
   Outcome outcome;
   const bool killed_here =
       std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us; });
   outcome.code = code_ == 0 && killed_here ? static_cast<int>(Exit::peer) : code_;
   for (const RankProcess& process : ranks_) {
-    const bool failed = process.code != 0 && process.code != static_cast<int>(Exit::peer);
-    if (failed || process.killed_by_us) outcome.failed.insert(process.local_rank);
+    // A rank that was killed only because it ended too slowly after another's failure has not
+    // failed itself.
+    const bool own_code = process.code != static_cast<int>(Exit::peer) && !process.killed_by_us;
+    if (process.code == 0 || !(own_code || process.reported)) continue;
+    ++outcome.failed;
+    ++failures_[static_cast<size_t>(process.slot)];
   }
   return outcome;
 }
@@ -340,8 +357,7 @@ int Launcher::run_generations() {
     if (interrupted()) return stopped_code();  // last check: later, the ranks would not be notified
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
-    const int failed = static_cast<int>(outcome.failed.size());
-    sizes = coordinator_->next(generation_, outcome.code, failed, sizes, options_);
+    sizes = coordinator_->next(generation_, outcome.code, outcome.failed, sizes, options_);
     if (sizes.empty()) return outcome.code;
     failed_code_ = outcome.code;
     ++generation_;
@@ -362,6 +378,17 @@ void parse_elastic(const std::string& text, LaunchOptions& options) {
   }
   if (options.least_ranks < 1 || options.most_ranks < options.least_ranks)
     throw Error(Exit::usage, "--elastic " + text, "expected MIN:MAX with 1 <= MIN <= MAX");
+}
+
+std::vector<int> choose_slots(const std::vector<int>& failures, int count) {
+  std::vector<int> slots(failures.size());
+  std::iota(slots.begin(), slots.end(), 0);
+  std::stable_sort(slots.begin(), slots.end(), [&](int a, int b) {
+    return failures[static_cast<size_t>(a)] < failures[static_cast<size_t>(b)];
+  });
+  slots.resize(static_cast<size_t>(count));
+  std::sort(slots.begin(), slots.end());
+  return slots;
 }
 
 int launch(const LaunchOptions& options) {

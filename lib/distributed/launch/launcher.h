@@ -29,6 +29,10 @@ struct LaunchOptions {
 // ...".
 void parse_elastic(const std::string& text, LaunchOptions& options);
 
+// Returns the slots (HostPlace::slot) of this host's next `count` ranks, in ascending order: those
+// whose ranks have failed least often. failures[s] counts the failures in slot s.
+std::vector<int> choose_slots(const std::vector<int>& failures, int count);
+
 // Runs the ranks of this host and returns the exit code of the process. It is 0 if all ranks
 // succeeded, else the code of one rank (128 + signal if a signal killed it), chosen in this order:
 //   1. of the rank that failed first, with a code of its own

@@ -30,6 +30,8 @@ enum class StoreHost { rank0, launcher, torchrun };
 struct RankLayout {
   int rank = 0, size = 1;              // among all ranks
   int local_rank = 0, local_size = 1;  // on this host; with `launches`, the processes to start
+  // With bvtrain's launcher: HostPlace::slot and HostPlace::slots. Otherwise slots is 0.
+  int slot = 0, slots = 0;
   int node = 0, nodes = 1;
   // What the layout was taken from: none, self, torchrun, slurm, mpi or rendezvous.
   std::string found_by = "none";
@@ -41,6 +43,8 @@ struct RankLayout {
   bool launches = false;     // this process starts local_size ranks and is not a rank itself
   int restarts = 0;          // how often bvtrain's launcher has restarted the group
   int first_size = 0;        // ranks of the first start by that launcher; 0: unknown
+
+  HostPlace place() const { return {local_rank, slots > 0 ? slot : local_rank, slots}; }
 };
 
 // Returns the first of these that applies: the variables of bvtrain's own launcher; those of

@@ -9,7 +9,8 @@
 namespace bv {
 
 struct RankProcess {
-  int rank = 0, local_rank = 0;
+  int rank = 0;
+  int slot = 0;         // HostPlace::slot (lib/device/devices.h)
   int pid = -1;         // -1: not running
   int stderr_fd = -1;   // our end of its stderr; -1: it writes to our stderr (the first rank)
   std::string partial;  // an unfinished line of its stderr
@@ -18,6 +19,7 @@ struct RankProcess {
   int code = -1;              // exit code, or 128 + signal; -1: still running
   int signal = 0;             // the signal that ended it; 0: none
   bool killed_by_us = false;  // we sent it SIGKILL
+  bool reported = false;      // a report in the store says that it has failed
 };
 
 // How to start a rank.
