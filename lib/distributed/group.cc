@@ -12,6 +12,7 @@
 #include "lib/distributed/address.h"
 #include "lib/distributed/nccl_impl.h"
 #include "lib/distributed/open_files.h"
+#include "lib/distributed/start_token.h"
 #include "lib/distributed/store_impl.h"
 #include "lib/distributed/watch/watch.h"
 #include "lib/report/trace.h"
@@ -191,10 +192,13 @@ std::shared_ptr<Group> Group::join(const RankLayout& layout, const GroupOptions&
   const std::string address =
       resolve(layout.address, layout.nodes > 1, "the run's store " + layout.address);
   if (layout.hosts_store) impl->server = std::make_unique<StoreServer>(address, layout.port);
-  impl->watch = std::make_unique<Watch>(layout, address, options.timeouts, options.stop);
+  auto start = std::make_unique<StartToken>(layout, address, startup, options.stop);
+  impl->layout.token = start->token();
+  impl->watch = std::make_unique<Watch>(impl->layout, address, options.timeouts, options.stop);
   live_group() = impl;
   if (!impl->watch->await_all(options.stop)) throw Interrupted{};
-  impl->store = std::make_unique<Store>(address, layout.port, layout.token, startup);
+  start.reset();  // all ranks have the token
+  impl->store = std::make_unique<Store>(address, layout.port, impl->layout.token, startup);
 
   const auto gloo = c10d::ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<int64_t>(startup * 1000)));

@@ -1,6 +1,7 @@
 #include "lib/distributed/store.h"
 
 #include <c10/util/Logging.h>
+#include <sys/random.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -26,6 +27,15 @@ std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text
 std::string text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 }  // namespace
+
+std::string random_token() {
+  unsigned char bytes[12];
+  if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+    throw Error(Exit::internal, "", "no random numbers from the kernel");
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
 
 struct StoreServer::Impl {
   c10::intrusive_ptr<c10d::TCPStore> store;

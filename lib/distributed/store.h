@@ -27,6 +27,9 @@ class StoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
+// Returns 24 random hexadecimal digits, as the token of a run.
+std::string random_token();
+
 // Thrown by a process that waits for others when it is asked to end (GroupOptions::stop).
 struct Interrupted {};
 

@@ -82,7 +82,7 @@ TEST_CASE("torchrun's variables") {
   CHECK(layout.port == 29500);
   CHECK(layout.place().slot == 1);
   CHECK(layout.place().slots == 0);
-  CHECK(layout.token == "torchrun-run-2");
+  CHECK(layout.token == "torchrun-run");
   CHECK(layout.store_host == StoreHost::rank0);
   CHECK_FALSE(layout.hosts_store);
   CHECK(describe(layout) ==
@@ -95,7 +95,7 @@ TEST_CASE("torchrun's variables") {
            {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
   CHECK(agent.store_host == StoreHost::torchrun);
   CHECK_FALSE(agent.hosts_store);
-  CHECK(find_rank_layout(flags(), with(kTorchrun, {{"BVTRAIN_TOKEN", "t"}})).token == "t-2");
+  CHECK(find_rank_layout(flags(), with(kTorchrun, {{"BVTRAIN_TOKEN", "t"}})).token == "t");
 }
 
 TEST_CASE("a slurm step") {

@@ -147,6 +147,40 @@ TEST_CASE("the loss of the store ends all ranks with 7") {
   }
 }
 
+TEST_CASE("torchrun's ranks join in a store that keeps the keys of earlier starts") {
+  Worker host("store", {});
+  Variables more = clients(std::stoi(host.first_line()));
+  more["DIST_FAULT"] = "kill:1:3";
+  auto first = start_ranks("steps", 3, more);
+  for (const Finished& ended : wait_all(first)) CHECK(ended.code != 0);
+  // The next start has another number of ranks, and some of its agents have counted no restart.
+  more.erase("DIST_FAULT");
+  std::vector<Worker> second;
+  for (const int rank : {3, 2, 1, 0}) {
+    Variables variables = rank_variables(rank, 4, 0);
+    for (const auto& [name, value] : more) variables[name] = value;
+    variables["TORCHELASTIC_RESTART_COUNT"] = rank % 2 == 0 ? "1" : "0";
+    // The others find the offer of the first start before that of their own.
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    second.emplace_back("steps", variables);
+  }
+  for (const Finished& ended : wait_all(second)) {
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(ended.err.empty());
+  }
+}
+
+TEST_CASE("a rank that torchrun starts without rank 0 says so") {
+  Worker host("store", {});
+  Variables variables = rank_variables(1, 2, 0);
+  for (const auto& [name, value] : clients(std::stoi(host.first_line()))) variables[name] = value;
+  variables["BVTRAIN_STARTUP_TIMEOUT"] = "0.5";
+  const Finished ended = Worker("steps", variables).wait();
+  CHECK(ended.code == 7);
+  CHECK(ended.err == "[distributed] rank 0 did not join within 0.5 s\n");
+}
+
 TEST_CASE("a port where something else answers is no store") {
   // It accepts connections and never answers.
   const Listener listener = listen_at("127.0.0.1", 0);

@@ -1,7 +1,6 @@
 #include "lib/distributed/launch/launcher.h"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,15 +35,6 @@ constexpr double kStoreAnswers = 5;     // for the store to answer after a failu
 constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks give up after 20
 // Between two checks for a failure report from the ranks: normally, and after a failure.
 constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
-
-std::string random_token() {
-  unsigned char bytes[12];
-  if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-    throw Error(Exit::internal, "", "no random numbers from the kernel");
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
-}
 
 // How one generation of ranks (all ranks between two restarts) ended on this node.
 struct Outcome {

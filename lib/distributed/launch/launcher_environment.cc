@@ -136,8 +136,7 @@ std::optional<RankLayout> torchrun_layout(const Environment& environment, bool n
   const bool agent = environment.text("TORCHELASTIC_USE_AGENT_STORE", "") == "True";
   layout.store_host = agent ? StoreHost::torchrun : StoreHost::rank0;
   layout.restarts = environment.number("TORCHELASTIC_RESTART_COUNT", 0, 1 << 30).value_or(0);
-  layout.token = fmt::format("torchrun-{}-{}", environment.text("TORCHELASTIC_RUN_ID", "none"),
-                             layout.restarts);
+  layout.token = "torchrun-" + environment.text("TORCHELASTIC_RUN_ID", "none");
   return layout;
 }
 

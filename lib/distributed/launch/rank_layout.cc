@@ -138,8 +138,7 @@ RankLayout find_rank_layout(const RankLayoutOptions& options, const EnvironmentM
     external->port = store.port;
     external->store_host = StoreHost::rank0;
   }
-  if (const auto token = environment.find("BVTRAIN_TOKEN"))
-    external->token = fmt::format("{}-{}", *token, external->restarts);
+  if (const auto token = environment.find("BVTRAIN_TOKEN")) external->token = *token;
   external->hosts_store = external->store_host == StoreHost::rank0 && external->rank == 0;
   return *external;
 }

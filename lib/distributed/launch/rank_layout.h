@@ -37,12 +37,13 @@ struct RankLayout {
   std::string found_by = "none";
   std::string address;  // of the store: a name or a numeric address
   int port = 0;         // of the store; 0 (with `launches` on one host): any free port
-  std::string token;    // prefix of this run's keys in the store
+  // Prefix of this run's keys in the store. With torchrun each start adds to it (start_token.h).
+  std::string token;
   StoreHost store_host = StoreHost::rank0;
   bool hosts_store = false;  // this process runs the store, e.g. rank 0 with StoreHost::rank0
   bool launches = false;     // this process starts local_size ranks and is not a rank itself
-  int restarts = 0;          // how often bvtrain's launcher has restarted the group
-  int first_size = 0;        // ranks of the first start by that launcher; 0: unknown
+  int restarts = 0;    // how often bvtrain's launcher has restarted the group, or torchrun's agent
+  int first_size = 0;  // ranks of the first start by that launcher; 0: unknown
 
   HostPlace place() const { return {local_rank, slots > 0 ? slot : local_rank, slots}; }
 };
