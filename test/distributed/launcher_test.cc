@@ -2,6 +2,8 @@
 #include "lib/distributed/launch/launcher.h"
 
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -84,6 +86,29 @@ TEST_CASE("a stopped rank does not survive the run") {
   CHECK(ended.code == 7);
   CHECK(count(ended.err, "[distributed] rank 1 (") == 1);
   CHECK(gone(ranks, 1));
+}
+
+TEST_CASE("a rank that SIGKILL does not end is left behind") {
+  Worker launcher = launched({{"DIST_RANKS", "2"},
+                              {"DIST_STEPS", "1000000 20"},
+                              {"DIST_RESTARTS", "1"},
+                              {"DIST_GRACE", "0.5"},
+                              {"DIST_KILL_PERIOD", "1"}});
+  CHECK(launcher.first_line() == "stepping");
+  const int failing = process_of(launcher, 0), stuck = process_of(launcher, 1);
+  REQUIRE(failing > 0);
+  REQUIRE(stuck > 0);
+  // The parent of a process cannot see its end before its tracer does.
+  REQUIRE(::ptrace(PTRACE_SEIZE, stuck, nullptr, nullptr) == 0);
+  ::kill(failing, SIGKILL);
+  const Finished ended = launcher.wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.err, fmt::format("warning: rank 1 (pid {}, state Z) did not end within 1 s of "
+                                     "SIGKILL; it is left behind\n",
+                                     stuck)) == 1);
+  CHECK(count(ended.err, "starting again, 1 of 1, with 2 ranks here\n") == 1);
+  CHECK(::waitpid(stuck, nullptr, __WALL) == stuck);
 }
 
 TEST_CASE("ranks that a signal kills before they handle it do not leave the others waiting") {

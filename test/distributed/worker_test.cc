@@ -310,6 +310,7 @@ void launcher() {
   options.argv = {"test_distributed", kWorkerCase, "-o", "/dev/null"};
   options.max_restarts = std::stoi(variable("DIST_RESTARTS", "0"));
   options.grace_period = std::stod(variable("DIST_GRACE", "3"));
+  options.kill_period = std::stod(variable("DIST_KILL_PERIOD", "30"));
   options.startup_timeout = 20;
   options.answer_timeout = std::stod(variable("DIST_ANSWER", "45"));
   options.batch_size = std::stoi(variable("DIST_BATCH", "0"));

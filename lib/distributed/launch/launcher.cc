@@ -62,6 +62,7 @@ class Launcher {
   void read_report(Store& store);
   void kill_reported();
   void kill_rest();
+  void leave_stuck_ranks();
   bool already_printed(const std::string& line) const;
   void print_held_lines();
   bool running() const;
@@ -184,7 +185,7 @@ void Launcher::publish_failure(Store& store, RankProcess& process) {
   if (failed_at_ < 0) failed_at_ = monotonic_seconds();
   // A rank that ends with an orderly code has notified the others itself. A rank that SIGTERM
   // killed had no signal handler yet and could not.
-  if (process.killed_by_us || (process.signal == 0 && orderly(process.code))) return;
+  if (process.killed_by_us() || (process.signal == 0 && orderly(process.code))) return;
   const std::string cause =
       process.signal ? "was killed by " + end_text(process) : "ended with " + end_text(process);
   const Deadline deadline(kStoreAnswers, "[distributed] the launcher's store does not answer");
@@ -209,7 +210,7 @@ void Launcher::reap(Store& store) {
     // stopped on request has not failed.
     constexpr int kPeer = static_cast<int>(Exit::peer);
     const bool crashed = !orderly(process.code) && process.code != kPeer;
-    if (!process.killed_by_us && (code_ == 0 || code_ == kPeer || (crashed && orderly(code_))))
+    if (!process.killed_by_us() && (code_ == 0 || code_ == kPeer || (crashed && orderly(code_))))
       code_ = process.code;
     publish_failure(store, process);
   }
@@ -235,25 +236,29 @@ void Launcher::read_report(Store& store) {
 // A rank that is stopped (SIGSTOP) does not exit by itself.
 void Launcher::kill_reported() {
   if (failure_seen_at_ < 0 || monotonic_seconds() - failure_seen_at_ < kFailedRankGrace) return;
-  for (RankProcess& process : ranks_) {
-    if (!process.reported || process.pid <= 0) continue;
-    process.killed_by_us = true;
-    ::kill(process.pid, SIGKILL);
-  }
+  for (RankProcess& process : ranks_)
+    if (process.reported) end(process);
 }
 
 void Launcher::kill_rest() {
+  for (RankProcess& process : ranks_) end(process);
+}
+
+// A process does not end while the kernel waits for a broken device or file system.
+void Launcher::leave_stuck_ranks() {
   for (RankProcess& process : ranks_) {
-    if (process.pid <= 0) continue;
-    process.killed_by_us = true;
-    ::kill(process.pid, SIGKILL);
+    if (process.pid <= 0 || !process.killed_by_us()) continue;
+    if (monotonic_seconds() - process.killed_at <= options_.kill_period) continue;
+    const int pid = process.pid;
+    log::warn("rank {} (pid {}, state {}) did not end within {:g} s of SIGKILL; it is left behind",
+              process.rank, pid, leave_behind(process), options_.kill_period);
   }
 }
 
 // Whether `line` only repeats the error of a rank of this host, which has printed it itself.
 bool Launcher::already_printed(const std::string& line) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const RankProcess& process) {
-    return !process.killed_by_us &&
+    return !process.killed_by_us() &&
            line.starts_with(fmt::format("[distributed] rank {} (", process.rank)) &&
            line.find(fmt::format(" ended with exit code {}: ", process.code)) != std::string::npos;
   });
@@ -266,7 +271,7 @@ void Launcher::print_held_lines() {
   std::set<std::string> printed;
   const RankProcess& first = ranks_.front();
   for (RankProcess& process : ranks_) {
-    if (process.killed_by_us || (first.stderr_fd < 0 && process.code == first.code))
+    if (process.killed_by_us() || (first.stderr_fd < 0 && process.code == first.code))
       process.held_lines.clear();
     for (const std::string& line : process.held_lines)
       if (!already_printed(line) && printed.insert(line).second)
@@ -289,6 +294,7 @@ Outcome Launcher::await_ranks(Store& store) {
     for (RankProcess& process : ranks_) pass_output(process);
     reap(store);
     if (failed_at_ >= 0 && monotonic_seconds() - failed_at_ > options_.grace_period) kill_rest();
+    leave_stuck_ranks();
     const bool soon = failed_at_ >= 0 || failure_seen_at_ >= 0;
     if (monotonic_seconds() - last_look > (soon ? kFastPollInterval : kPollInterval)) {
       last_look = monotonic_seconds();
@@ -301,13 +307,14 @@ Outcome Launcher::await_ranks(Store& store) {
   print_held_lines();
   Outcome outcome;
   const bool killed_here =
-      std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us; });
+      std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us(); });
   outcome.code = code_ == 0 && killed_here ? static_cast<int>(Exit::peer) : code_;
   for (const RankProcess& process : ranks_) {
     // A rank that was killed only because it ended too slowly after another's failure has not
     // failed itself.
-    const bool own_code = process.code != static_cast<int>(Exit::peer) && !process.killed_by_us;
-    if (process.code == 0 || !(own_code || process.reported)) continue;
+    const bool own_code = process.code != static_cast<int>(Exit::peer) && !process.killed_by_us();
+    const bool failed = own_code || process.reported || process.left_behind;
+    if (process.code == 0 || !failed) continue;
     ++outcome.failed;
     ++failures_[static_cast<size_t>(process.slot)];
   }

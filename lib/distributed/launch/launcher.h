@@ -23,6 +23,7 @@ struct LaunchOptions {
   // elastic restart continues without it.
   double answer_timeout = 45;
   double grace_period = 10;  // seconds for the other ranks to end by themselves after a failure
+  double kill_period = 30;   // seconds for a rank to end after SIGKILL; then it is left behind
 };
 
 // Parses "2:8" into least_ranks and most_ranks. Throws Error(Exit::usage) "--elastic 2:x: error:

@@ -10,7 +10,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
+#include "lib/report/chrono.h"
 #include "lib/util/error.h"
 #include "lib/util/signals.h"
 
@@ -133,6 +135,26 @@ bool pass_output(RankProcess& process) {
   ::close(process.stderr_fd);
   process.stderr_fd = -1;
   return false;
+}
+
+void end(RankProcess& process) {
+  if (process.pid <= 0) return;
+  if (!process.killed_by_us()) process.killed_at = monotonic_seconds();
+  ::kill(process.pid, SIGKILL);
+}
+
+char leave_behind(RankProcess& process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process.pid));
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(')');  // the name may contain any character
+  const bool known = name_end != std::string::npos && name_end + 2 < stat.size();
+  if (process.stderr_fd >= 0) ::close(process.stderr_fd);
+  process.pid = process.stderr_fd = -1;
+  process.signal = SIGKILL;
+  process.code = 128 + SIGKILL;
+  process.left_behind = true;
+  return known ? stat[name_end + 2] : '?';
 }
 
 std::string end_text(const RankProcess& process) {

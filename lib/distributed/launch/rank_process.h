@@ -16,10 +16,13 @@ struct RankProcess {
   std::string partial;  // an unfinished line of its stderr
   // Its error lines. They are printed at the end, without those that other ranks have printed too.
   std::vector<std::string> held_lines;
-  int code = -1;              // exit code, or 128 + signal; -1: still running
-  int signal = 0;             // the signal that ended it; 0: none
-  bool killed_by_us = false;  // we sent it SIGKILL
-  bool reported = false;      // a report in the store says that it has failed
+  int code = -1;             // exit code, or 128 + signal; -1: still running
+  int signal = 0;            // the signal that ended it; 0: none
+  double killed_at = -1;     // monotonic seconds at which we sent it SIGKILL; -1: we did not
+  bool left_behind = false;  // SIGKILL has not ended it
+  bool reported = false;     // a report in the store says that it has failed
+
+  bool killed_by_us() const { return killed_at >= 0; }
 };
 
 // How to start a rank.
@@ -39,6 +42,12 @@ void start(RankProcess& process, const RankStart& how);
 // Reads what is available of its stderr. Prints its lines with "[rank 3] " before them, except
 // error lines, which it holds back. Returns false at the end of file.
 bool pass_output(RankProcess& process);
+
+// Sends SIGKILL, if it still runs.
+void end(RankProcess& process);
+// From now on counts a process that SIGKILL does not end as ended by it. It remains our child.
+// Returns its state, such as 'D': the kernel waits for a device or a file system.
+char leave_behind(RankProcess& process);
 
 // Returns "exit code 5" or "signal 9 (SIGKILL)".
 std::string end_text(const RankProcess& process);
