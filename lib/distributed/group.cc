@@ -52,12 +52,14 @@ void arrive_and_wait(Store& store, const std::string& key, int size, double limi
     std::this_thread::sleep_for(std::chrono::microseconds(1000 + 50 * size));
 }
 
+// Whether a collective runs on a device, over NCCL.
+bool on_device(c10d::Work& work) { return !work.getFuture()->devices().empty(); }
+
 // Adds a finished collective to the trace, on the Gloo thread that finished it. NCCL's work counts
 // as done once it is queued on the device, so it gets no entry.
 void trace_end(c10d::Work& work, const char* what, int64_t begun) {
-  const auto future = work.getFuture();
-  if (!future->devices().empty()) return;
-  future->addCallback([name = std::string(what), begun](c10::ivalue::Future&) {
+  if (on_device(work)) return;
+  work.getFuture()->addCallback([name = std::string(what), begun](c10::ivalue::Future&) {
     trace::add(name, begun, /*async=*/true);
   });
 }
@@ -138,6 +140,11 @@ void Group::Pending::wait() {
   try {
     state->work->wait();
   } catch (const std::exception& error) {
+    // Only a stream waits for a device's collective: if that fails, this rank's own device has.
+    if (on_device(*state->work)) {
+      watch.await_device_end();
+      throw;
+    }
     watch.failed(state->number, state->what, error.what());
   }
   span.end();

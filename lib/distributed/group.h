@@ -62,7 +62,8 @@ class Group {
     Pending& operator=(Pending&&) noexcept;
     ~Pending();
     // Blocks until the collective has ended; for tensors on CUDA the current stream waits instead.
-    // Does nothing the second time, or if nothing is in progress.
+    // Does nothing the second time, or if nothing is in progress. Throws c10::Error if the CUDA
+    // device of this rank has failed.
     void wait();
 
    private:

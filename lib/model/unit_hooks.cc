@@ -9,7 +9,7 @@ UnitScope::UnitScope(const Model& model, Pass& pass) : hooks_(model.hooks) {
   if (hooks_) hooks_->begin();
 }
 
-UnitScope::~UnitScope() {
+UnitScope::~UnitScope() noexcept(false) {
   if (hooks_) hooks_->end();
 }
 

@@ -15,7 +15,8 @@ class UnitHooks {
   virtual ~UnitHooks() = default;
   // Called before each forward pass.
   virtual void begin() = 0;
-  // Called once at the end, after the last forward pass and its backward pass.
+  // Called once at the end, after the last forward pass and its backward pass, or while an exception
+  // unwinds the stack, when it must not throw.
   virtual void end() = 0;
   // Called before unit `unit` (an index into Model::units()) computes; x is its input.
   virtual void enter(int unit, const at::Tensor& x) = 0;
@@ -28,7 +29,7 @@ class UnitHooks {
 class UnitScope {
  public:
   UnitScope(const Model& model, Pass& pass);
-  ~UnitScope();
+  ~UnitScope() noexcept(false);  // throws what UnitHooks::end() throws
   UnitScope(const UnitScope&) = delete;
 
  private:

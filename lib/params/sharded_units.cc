@@ -6,6 +6,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "lib/params/gradient_hook.h"
@@ -103,6 +104,9 @@ void ShardedUnits::begin() {
 }
 
 void ShardedUnits::end() {
+  // After an error this process ends with it. Waiting could take long, or throw another error. The
+  // memory stays, because collectives in flight still write to it.
+  if (std::uncaught_exceptions() > 0) return;
   for (int unit = 0; unit <= root_; ++unit) free_parameters(unit);
 }
 

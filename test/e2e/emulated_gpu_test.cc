@@ -159,6 +159,24 @@ TEST_CASE("a run finds out that a fused kernel is wrong, says so, and trains wit
         Approx(std::stod(b.back().at("training_loss"))).epsilon(1e-2));
 }
 
+TEST_CASE("a GPU that fails while a collective is in flight ends the run with its own error") {
+  const GpuRun run;
+  // The third all-gather fetches the weights of the second block while the first one computes.
+  const Values values = {"model_name=vit",
+                         "model={variant: mu/4, depth: 2}",
+                         "sharding_strategy=[['.*', 'fsdp(axis=\"data\", "
+                         "min_size_to_shard_mb=0.001)']]",
+                         "total_steps=2",
+                         "graph=off",
+                         "evals=null"};
+  const Finished finished =
+      GpuRun::start(run.on("cuda:all", values), {{"BVTRAIN_EMULATED_FAULT", "0:3"}}).wait();
+  INFO(finished.err);
+  CHECK(finished.code == 1);
+  CHECK_THAT(finished.err,
+             Catch::Contains("\nerror: CUDA error: an illegal memory access was encountered\n"));
+}
+
 TEST_CASE("bench memory finds the largest batch of a GPU, and a larger one ends with exit code 6") {
   const GpuRun run;
   const Environment small = {{"BVTRAIN_EMULATED_GPU_MIB", "4"}};

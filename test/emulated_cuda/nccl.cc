@@ -6,6 +6,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <cstdlib>
+#include <string>
+
 #include "lib/cuda/export.h"
 #include "lib/distributed/nccl_impl.h"
 #include "test/emulated_cuda/recording.h"
@@ -20,6 +23,7 @@ class StreamWork : public c10d::Work {
   explicit StreamWork(Event event) : event_(event) {}
   bool isCompleted() override { return true; }
   bool wait(std::chrono::milliseconds) override {
+    check_device();
     block(event_, current_stream());
     return true;
   }
@@ -62,10 +66,15 @@ class Nccl : public c10d::Backend {
   }
   c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& to, at::Tensor& from,
                                                  const c10d::AllgatherOptions& options) override {
-    return start([this, options, output = as_host(to), input = as_host(from)] {
+    auto work = start([this, options, output = as_host(to), input = as_host(from)] {
       at::Tensor all = output, own = input;
       gloo_->_allgather_base(all, own, options)->wait();
     });
+    // BVTRAIN_EMULATED_FAULT=0:3 breaks device 0 when it has begun its third all-gather.
+    const char* const fault = std::getenv("BVTRAIN_EMULATED_FAULT");
+    if (fault && fault == std::to_string(device().index()) + ":" + std::to_string(++gathers_))
+      break_device();
+    return work;
   }
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& to, at::Tensor& from,
                                                       const c10d::ReduceScatterOptions&) override {
@@ -94,6 +103,7 @@ class Nccl : public c10d::Backend {
 
   const c10::StreamId stream_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+  int gathers_ = 0;  // all-gathers begun
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ struct State {
   };
   std::vector<Later> later;
   c10::StreamId last = 0;
+  bool broken = false;
 };
 
 State& state() {
@@ -60,8 +61,20 @@ c10::StreamId new_stream() {
   return ++state().last;
 }
 
+void break_device() {
+  const std::lock_guard lock(state().mutex);
+  state().broken = true;
+}
+
+void check_device() {
+  const std::lock_guard lock(state().mutex);
+  if (state().broken)
+    throw std::runtime_error("CUDA error: an illegal memory access was encountered");
+}
+
 void submit(const std::function<void()>& work) {
   const std::lock_guard lock(state().mutex);
+  check_device();
   work();
   ++state().before[stream_of_thread][stream_of_thread];
   if (is_recorded(stream_of_thread)) state().graph->work.push_back(work);

@@ -35,6 +35,11 @@ void submit(const std::function<void()>& work);
 // For work that makes the host wait. Throws what CUDA throws while a graph is captured.
 void forbid_in_recording(const char* what);
 
+// After break_device(), submit() and check_device() throw what CUDA throws after a kernel has
+// accessed memory that it must not access.
+void break_device();
+void check_device();
+
 void record(Event& event, c10::StreamId stream);
 void block(const Event& event, c10::StreamId stream);
 
