@@ -71,22 +71,28 @@ void StepGraph::record(int64_t step) {
   result_ = {};
 }
 
-// Throws on all ranks if one has failed.
+// Does not return normally if a rank has failed. If all have, and not for lack of memory, the step
+// cannot be captured, and the config must change. Otherwise a device or its memory is at fault, and
+// a restart may help.
 void StepGraph::agree(int64_t step, const Failure& failure) {
   const int64_t n = recorded_.collectives;
-  const auto most = group_.all_max(std::array{int64_t{failure.error ? 1 : 0}, n, -n}, "graph");
+  const int64_t failed = failure.of_memory ? 2 : failure.error ? 1 : 0;
+  const auto most = group_.all_max(std::array{failed, -failed, n, -n}, "graph");
   if (failure.of_memory) std::rethrow_exception(failure.error);
-  const auto cannot = [&](const std::string& reason) {
+  const auto cannot = [&](Exit code, const std::string& reason) {
     return Error(
-        Exit::usage, "graph",
+        code, "graph",
         fmt::format("step {} cannot be captured as a CUDA graph: {}; `graph: off` trains without",
                     step, reason));
   };
-  if (failure.error) throw cannot(failure.why);
-  if (most[0] > 0) throw cannot("another process has failed to capture it");
-  if (most[1] != -most[2])
-    throw cannot(
-        fmt::format("processes have started {} to {} collectives in it", -most[2], most[1]));
+  const bool everywhere = most[0] == 1 && most[1] == -1;
+  if (failure.error) throw cannot(everywhere ? Exit::usage : Exit::internal, failure.why);
+  // The rank that failed ends and never joins this. So this process ends with code 7, and with a
+  // line that names that rank and its error.
+  if (most[0] > 0) group_.barrier("graph");
+  if (most[2] != -most[3])
+    throw cannot(Exit::usage, fmt::format("processes have started {} to {} collectives in it",
+                                          -most[3], most[2]));
 }
 
 }  // namespace bv

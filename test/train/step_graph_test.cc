@@ -8,11 +8,16 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <new>
 #include <set>
 
 #include "lib/device/plain_kernels.h"
+#include "lib/util/text.h"
 #include "test/support/host_reads.h"
 #include "test/support/operator_trace.h"
+#include "test/support/process.h"
+#include "test/support/sockets.h"
 #include "test/support/tiny_model.h"
 
 namespace bv::test {
@@ -71,14 +76,16 @@ class CallingRecorder : public GraphRecorder {
   struct Counts {
     int runs = 0, records = 0, replays = 0;
   };
-  explicit CallingRecorder(Counts& counts, bool fails = false) : counts_(counts), fails_(fails) {}
+  // record() calls `fault`, which throws.
+  explicit CallingRecorder(Counts& counts, std::function<void()> fault = {})
+      : counts_(counts), fault_(std::move(fault)) {}
   void run(const std::function<void()>& work) override {
     ++counts_.runs;
     work();
   }
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
     ++counts_.records;
-    if (fails_) throw std::runtime_error("not permitted\nException raised from here");
+    if (fault_) fault_();
     return std::make_unique<Graph>(counts_, work);
   }
 
@@ -96,8 +103,10 @@ class CallingRecorder : public GraphRecorder {
     const std::function<void()> work_;
   };
   Counts& counts_;
-  const bool fails_;
+  const std::function<void()> fault_;
 };
+
+void not_permitted() { throw std::runtime_error("not permitted\nException raised from here"); }
 
 void check_equal_states(TrainStep& a, TrainStep& b) {
   const NamedTensors left = a.state(), right = b.state();
@@ -206,13 +215,80 @@ TEST_CASE("steps that are repeated as a graph train as steps without one") {
 TEST_CASE("steps that cannot be recorded go on without a graph") {
   TinyRun plain(kKeys, /*dropout=*/0.3), graph(kKeys, 0.3);
   CallingRecorder::Counts counts;
-  graph.step->use_graph(std::make_unique<CallingRecorder>(counts, /*fails=*/true));
+  graph.step->use_graph(std::make_unique<CallingRecorder>(counts, not_permitted));
   plain.run(1, 6);
   graph.run(1, 6);
   check_equal_states(*graph.step, *plain.step);
   CHECK(counts.records == 1);
   CHECK_FALSE(graph.step->graph_is_due());
   CHECK_FALSE(graph.step->repeats_graph());
+}
+
+// One rank. The test below runs it in separate processes. $GRAPH_FAULTS has one word per rank:
+// none, error or memory.
+TEST_CASE("graph worker", "[.]") {
+  const EnvironmentMap environment = environment_map();
+  const auto group = Group::join(find_rank_layout({}, environment), group_options(environment));
+  const auto rank = static_cast<size_t>(group->rank());
+  const std::string fault = split(environment.at("GRAPH_FAULTS"), ' ').at(rank);
+  CallingRecorder::Counts counts;
+  auto recorder = fault == "none" ? std::make_unique<CallingRecorder>(counts)
+                  : fault == "error"
+                      ? std::make_unique<CallingRecorder>(counts, not_permitted)
+                      : std::make_unique<CallingRecorder>(counts, [] { throw std::bad_alloc(); });
+  StepGraph graph(std::move(recorder), *group, [](const Batch&) { return StepResult{}; });
+  const auto end = [](Exit code, const std::string& line) {
+    std::fprintf(stderr, "%s\n", line.c_str());
+    abort_group(code, line);
+  };
+  try {
+    for (int64_t step = 1; step <= 3; ++step) graph.run(step, tiny_batch(step));
+  } catch (const Error& error) {
+    end(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    end(Exit::memory, "error: out of memory");
+  }
+  FAIL("no error");
+}
+
+TEST_CASE("a rank that cannot record its step ends with its own code, and the others with 7") {
+  struct Scene {
+    std::string faults;
+    int codes[2];
+    std::vector<Process> ranks = {};
+  };
+  std::vector<Scene> scenes;
+  scenes.push_back({"none error", {7, 1}});
+  scenes.push_back({"none memory", {7, 6}});
+  scenes.push_back({"error error", {2, 2}});
+  scenes.push_back({"memory error", {6, 1}});
+  for (Scene& scene : scenes) {
+    const std::string port = std::to_string(free_port());
+    for (int rank = 0; rank < 2; ++rank)
+      scene.ranks.emplace_back("/proc/self/exe",
+                               std::vector<std::string>{"test_train", "graph worker"},
+                               Environment{{"RANK", std::to_string(rank)},
+                                           {"WORLD_SIZE", "2"},
+                                           {"LOCAL_RANK", std::to_string(rank)},
+                                           {"LOCAL_WORLD_SIZE", "2"},
+                                           {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_PORT", port},
+                                           {"GRAPH_FAULTS", scene.faults},
+                                           {"BVTRAIN_HEARTBEAT", "0.2"},
+                                           {"OMP_NUM_THREADS", "1"}});
+  }
+  for (Scene& scene : scenes) {
+    const Finished first = scene.ranks[0].wait(60), second = scene.ranks[1].wait(60);
+    INFO(scene.faults << ": " << first.err << second.err);
+    CHECK(first.code == scene.codes[0]);
+    CHECK(second.code == scene.codes[1]);
+    const std::string own =
+        "graph: error: step 3 cannot be captured as a CUDA graph: not permitted";
+    CHECK((second.err.find(own) != std::string::npos) == scene.faults.ends_with("error"));
+    if (first.code == 7)
+      CHECK_THAT(first.err,
+                 Catch::Contains(fmt::format(") ended with exit code {}: ", scene.codes[1])));
+  }
 }
 
 }  // namespace bv::test
