@@ -5,7 +5,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <chrono>
-#include <cstdlib>
 
 #include "lib/cuda/export.h"
 #include "lib/distributed/nccl_impl.h"
@@ -27,18 +26,6 @@ void check_nccl_header() {
 BV_EXPORT void bvtrain_cuda_nccl(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size,
                                  int device, c10::intrusive_ptr<c10d::Backend>& backend) {
   check_nccl_header();
-  // c10d's watchdog thread must not end the process, because its errors name no rank. It also must
-  // not wait to write a dump, because meanwhile it holds the lock that collectives need. Watch in
-  // lib/distributed detects failed ranks instead, with heartbeats and the control word that every
-  // step waits for.
-  for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
-                           "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_DUMP_ON_TIMEOUT",
-                           "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"})
-    ::setenv(name, "0", /*overwrite=*/0);
-  // By default NCCL registers the buffers of a graph's collectives with the network. A large gather
-  // after a small sum can then hang across hosts (NVIDIA/nccl issue 2389), and a rank that cannot
-  // capture its graph leaves the others waiting inside NCCL.
-  ::setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = std::chrono::hours(24 * 30);
   const auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(

@@ -10,6 +10,7 @@
 
 #include "lib/device/cuda.h"
 #include "lib/distributed/address.h"
+#include "lib/distributed/nccl_environment.h"
 #include "lib/distributed/nccl_impl.h"
 #include "lib/distributed/open_files.h"
 #include "lib/distributed/start_token.h"
@@ -219,6 +220,7 @@ std::shared_ptr<Group> Group::join(const RankLayout& layout, const GroupOptions&
     const auto& keys = impl->store->impl().keys;
     impl->cpu = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, layout.rank, layout.size, gloo);
     if (options.cuda >= 0) {
+      set_nccl_environment();
       auto* const make = cuda_function<MakeNccl>("bvtrain_cuda_nccl");
       make(keys, layout.rank, layout.size, options.cuda, impl->cuda);
     }

@@ -5,11 +5,14 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cstdlib>
 #include <sstream>
 #include <thread>
 
+#include "lib/distributed/nccl_environment.h"
 #include "lib/distributed/open_files.h"
 #include "test/distributed/workers.h"
+#include "test/support/variable.h"
 
 namespace bv::test {
 namespace {
@@ -300,6 +303,16 @@ TEST_CASE("start checks name the key, the ranks and both values") {
           "config: error: ranks 2, 3 have 'b1', rank 0 has 'a0'\n"
           "input.data: error: rank 1 has '59', rank 0 has '60'\n");
   }
+}
+
+TEST_CASE("c10d handles no errors of NCCL, also if torchrun asks it to") {
+  const Variable by_torchrun("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  const Variable by_user("TORCH_NCCL_DUMP_ON_TIMEOUT", "1"), unset("NCCL_GRAPH_REGISTER", nullptr);
+  set_nccl_environment();
+  const auto value = [](const char* name) { return std::string(std::getenv(name)); };
+  CHECK(value("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "0");
+  CHECK(value("TORCH_NCCL_DUMP_ON_TIMEOUT") == "1");
+  CHECK(value("NCCL_GRAPH_REGISTER") == "0");
 }
 
 TEST_CASE("time-outs come from the environment") {

@@ -1,0 +1,10 @@
+// The environment variables that c10d's NCCL backend and NCCL read when they start.
+#pragma once
+
+namespace bv {
+
+// Sets the variables so that c10d neither ends this process nor waits for dumps. Call it before the
+// backend is created. Values that the user has set count, except where torchrun sets its own.
+void set_nccl_environment();
+
+}  // namespace bv
