@@ -45,6 +45,25 @@ TEST_CASE("the launcher's ranks sum, and it returns 0") {
   CHECK(ended.err.empty());
 }
 
+TEST_CASE("warnings of any rank are shown at once, and error lines of a rank that goes on later") {
+  const std::string warning = "W1121 09:30:01 rank 1: warning: not saved: out/x: error: no space\n";
+  const std::string short_warning = "warning: [input] a.jpg: error: truncated\n";
+  const std::string error = "[input] b.jpg: truncated\n", after = "and so on\n";
+  const std::string by = "[rank 1] ";
+  const std::string shown = by + warning + by + short_warning + by + error + by + after;
+  Variables variables = {{"DIST_RANKS", "2"},
+                         {"DIST_SAYS", error + after + warning + short_warning}};
+  const Finished whole = launched(variables).wait();
+  CHECK(whole.code == 0);
+  CHECK(whole.err == shown);  // the error lines at the end
+  variables.insert({{"DIST_STEPS", "1000000"}, {"DIST_HOLD", "0.1"}});
+  Worker killed = launched(variables);
+  CHECK(killed.first_line() == "stepping");
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  killed.kill(SIGKILL);
+  CHECK(killed.wait().err == shown);
+}
+
 TEST_CASE("the launcher returns the code of the rank that failed first") {
   struct Case {
     std::string fault, rank;

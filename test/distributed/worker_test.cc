@@ -167,7 +167,8 @@ void print_layouts(Group& group) {
 // restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
 // "KIND:RANK:STEP:1" does so after the first restart. $DIST_END_CODES "75 6" are the exit codes of
 // the ranks, which then end one after the other. $DIST_DEVICE_HANGS is a step in which all ranks
-// wait for a device that does not answer.
+// wait for a device that does not answer. $DIST_SAYS are lines that rank 1 prints after its first
+// step.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -203,6 +204,7 @@ void steps() {
     expect(sum[5].item<float>() == static_cast<float>(group->size()), "a step's sum");
     group->note_step(step);
     if (step == 0 && group->rank() == 0) std::printf("stepping\n"), std::fflush(stdout);
+    if (step == 0 && group->rank() == 1) std::fputs(variable("DIST_SAYS").c_str(), stderr);
   }
   const int rank = group->rank();
   group->finish();
@@ -310,6 +312,7 @@ void launcher() {
   options.argv = {"test_distributed", kWorkerCase, "-o", "/dev/null"};
   options.max_restarts = std::stoi(variable("DIST_RESTARTS", "0"));
   options.grace_period = std::stod(variable("DIST_GRACE", "3"));
+  options.hold_period = std::stod(variable("DIST_HOLD", "10"));
   options.kill_period = std::stod(variable("DIST_KILL_PERIOD", "30"));
   options.startup_timeout = 20;
   options.answer_timeout = std::stod(variable("DIST_ANSWER", "45"));

@@ -63,8 +63,9 @@ class Launcher {
   void kill_reported();
   void kill_rest();
   void leave_stuck_ranks();
+  void pass_lines();
   bool already_printed(const std::string& line) const;
-  void print_held_lines();
+  void print_last_lines();
   bool running() const;
 
   const LaunchOptions options_;
@@ -255,6 +256,17 @@ void Launcher::leave_stuck_ranks() {
   }
 }
 
+// Passes on what the quiet ranks have printed. A rank that still runs long after an error line has
+// not failed because of it.
+void Launcher::pass_lines() {
+  for (RankProcess& process : ranks_) {
+    pass_output(process);
+    const bool held = !process.held_lines.empty() && process.pid > 0 && failed_at_ < 0;
+    if (held && monotonic_seconds() - process.held_since > options_.hold_period)
+      print_held_lines(process);
+  }
+}
+
 // Whether `line` only repeats the error of a rank of this host, which has printed it itself.
 bool Launcher::already_printed(const std::string& line) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const RankProcess& process) {
@@ -264,15 +276,15 @@ bool Launcher::already_printed(const std::string& line) const {
   });
 }
 
-// Prints each error line of the quiet ranks once, except for ranks that ended with the same code as
-// the first rank, which has printed its own.
-void Launcher::print_held_lines() {
+// Prints each error line that is still held back once, except for ranks that failed with the same
+// code as the first rank, which has printed its own.
+void Launcher::print_last_lines() {
   if (ranks_.empty()) return;
   std::set<std::string> printed;
   const RankProcess& first = ranks_.front();
   for (RankProcess& process : ranks_) {
-    if (process.killed_by_us() || (first.stderr_fd < 0 && process.code == first.code))
-      process.held_lines.clear();
+    const bool as_first = first.stderr_fd < 0 && process.code == first.code && process.code != 0;
+    if (process.killed_by_us() || as_first) process.held_lines.clear();
     for (const std::string& line : process.held_lines)
       if (!already_printed(line) && printed.insert(line).second)
         std::fprintf(stderr, "%s%s\n",
@@ -291,7 +303,7 @@ Outcome Launcher::await_ranks(Store& store) {
       if (process.stderr_fd >= 0) waiting.push_back({process.stderr_fd, POLLIN, 0});
     ::poll(waiting.data(), waiting.size(), 100);
     handle_signals();
-    for (RankProcess& process : ranks_) pass_output(process);
+    pass_lines();
     reap(store);
     if (failed_at_ >= 0 && monotonic_seconds() - failed_at_ > options_.grace_period) kill_rest();
     leave_stuck_ranks();
@@ -304,7 +316,7 @@ Outcome Launcher::await_ranks(Store& store) {
   }
   // All may have ended before the next look. Only elastic restarts need to know.
   if (failed_at_ >= 0 && options_.least_ranks > 0) read_report(store);
-  print_held_lines();
+  print_last_lines();
   Outcome outcome;
   const bool killed_here =
       std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us(); });

@@ -23,6 +23,7 @@ struct LaunchOptions {
   // elastic restart continues without it.
   double answer_timeout = 45;
   double grace_period = 10;  // seconds for the other ranks to end by themselves after a failure
+  double hold_period = 10;   // seconds after which the error lines of a rank that runs are printed
   double kill_period = 30;   // seconds for a rank to end after SIGKILL; then it is left behind
 };
 

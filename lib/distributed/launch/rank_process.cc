@@ -72,11 +72,24 @@ bool is_error_line(const std::string& line) {
   return has_prefix || line.starts_with("error: ") || line.find(": error: ") != std::string::npos;
 }
 
+// "warning: ...", or a line of the log, "W1121 09:30:01 rank 3: warning: ...": a rank that warns
+// goes on.
+bool is_warning(const std::string& line) {
+  constexpr std::string_view kDigits = "0123456789";
+  const bool in_log = line.size() > 5 && line[0] == 'W' &&
+                      line.find_first_not_of(kDigits, 1) == 5 && line[5] == ' ';
+  return in_log || line.starts_with("warning: ");
+}
+
+void print_line(const RankProcess& process, const std::string& line) {
+  std::fprintf(stderr, "[rank %d] %s\n", process.rank, line.c_str());
+}
+
 void pass_line(RankProcess& process, std::string line) {
-  if (is_error_line(line) || !process.held_lines.empty())
-    process.held_lines.push_back(std::move(line));
-  else
-    std::fprintf(stderr, "[rank %d] %s\n", process.rank, line.c_str());
+  if (is_warning(line) || (!is_error_line(line) && process.held_lines.empty()))
+    return print_line(process, line);
+  if (process.held_lines.empty()) process.held_since = monotonic_seconds();
+  process.held_lines.push_back(std::move(line));
 }
 
 }  // namespace
@@ -135,6 +148,11 @@ bool pass_output(RankProcess& process) {
   ::close(process.stderr_fd);
   process.stderr_fd = -1;
   return false;
+}
+
+void print_held_lines(RankProcess& process) {
+  for (const std::string& line : process.held_lines) print_line(process, line);
+  process.held_lines.clear();
 }
 
 void end(RankProcess& process) {

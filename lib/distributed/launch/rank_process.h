@@ -14,8 +14,10 @@ struct RankProcess {
   int pid = -1;         // -1: not running
   int stderr_fd = -1;   // our end of its stderr; -1: it writes to our stderr (the first rank)
   std::string partial;  // an unfinished line of its stderr
-  // Its error lines. They are printed at the end, without those that other ranks have printed too.
+  // Its error lines, and lines after them. They are printed at the end, without those that other
+  // ranks have printed too.
   std::vector<std::string> held_lines;
+  double held_since = 0;     // monotonic seconds at which the first of them came
   int code = -1;             // exit code, or 128 + signal; -1: still running
   int signal = 0;            // the signal that ended it; 0: none
   double killed_at = -1;     // monotonic seconds at which we sent it SIGKILL; -1: we did not
@@ -40,8 +42,11 @@ struct RankStart {
 void start(RankProcess& process, const RankStart& how);
 
 // Reads what is available of its stderr. Prints its lines with "[rank 3] " before them, except
-// error lines, which it holds back. Returns false at the end of file.
+// error lines and those that follow them, which it holds back. Warnings are always printed. Returns
+// false at the end of file.
 bool pass_output(RankProcess& process);
+// Prints and forgets the lines that are held back.
+void print_held_lines(RankProcess& process);
 
 // Sends SIGKILL, if it still runs.
 void end(RankProcess& process);
