@@ -1,6 +1,7 @@
 #include "lib/distributed/nccl_environment.h"
 
 #include <cstdlib>
+#include <initializer_list>
 
 namespace bv {
 
