@@ -105,9 +105,11 @@ class Group {
     std::string outer_;
   };
 
-  // Create it before this thread blocks on its device, and destroy it afterwards. Collectives of
+  // Create it before this thread may block on its device, and destroy it afterwards. Collectives of
   // CUDA tensors run on the device. Only this object tells the watch that the rank waits for one,
-  // so that the run ends if the collective hangs. For a CPU it does nothing.
+  // so that the run ends after the time-out of a step if the collective hangs. Without it the run
+  // ends when no rank has made progress for Timeouts::phase. Objects nest; other waits may begin
+  // and end meanwhile. For a CPU it does nothing.
   class [[nodiscard]] DeviceWait {
    public:
     DeviceWait(Group& group, c10::Device device);

@@ -144,10 +144,7 @@ Batch TrainStep::upload(Batch batch, std::optional<c10::Event>& done) {
   const c10::Stream compute = impl.getStream(device_);
   // The host runs at most two steps ahead, each of which has a batch on the device.
   std::optional<c10::Event>& end = ends_.at(static_cast<size_t>(count() % 2));
-  if (end) {
-    const Group::DeviceWait wait(group_, device_);
-    end->synchronize();
-  }
+  if (end) end->synchronize();
   if (!copies_) copies_ = impl.getStreamFromGlobalPool(device_);
   done.emplace(device_.type());
   {
@@ -188,6 +185,8 @@ void TrainStep::set_numbers(int64_t step) {
 }
 
 ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const ControlWord& word) {
+  // If the device hangs, any call may block: even a launch, once the device's queue is full.
+  const Group::DeviceWait wait(group_, device_);
   start();
   check(step == count() + 1, "step {} after {} updates", step, count());
   std::optional<c10::Event> uploaded;
@@ -215,7 +214,6 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
     std::optional<c10::Event>& end = ends_.at(static_cast<size_t>((step - 1) % 2));
     end.emplace(device_.type());
     end->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-    const Group::DeviceWait wait(group_, device_);
     uploaded->synchronize();
   }
   return word_.word;
@@ -267,12 +265,8 @@ void TrainStep::update(StepResult& result) {
 // because they have the same sums.
 bool TrainStep::skip(const StepResult& result, const Views& buffers, bool measure) {
   skipped_.clear();
-  double own_loss = 0, grad_squares = 0;
-  {
-    const Group::DeviceWait wait(group_, device_);
-    own_loss = result.loss.item<double>();
-    grad_squares = result.grad_squares.item<double>();
-  }
+  const auto own_loss = result.loss.item<double>();
+  const auto grad_squares = result.grad_squares.item<double>();
   if (std::isfinite(own_loss) && std::isfinite(grad_squares)) return false;
   const c10::AutoGradMode no_grad(false);
   for (size_t i = 0; i < buffers.size(); ++i) buffers_[i].second.copy_(buffers[i].second);
@@ -326,10 +320,7 @@ std::string TrainStep::bad_gradients() const {
 // measured.
 void TrainStep::read_back(const at::Tensor& all, bool measure) {
   if (!device_.is_cpu() && !measure) return;
-  const at::Tensor host = [&] {
-    const Group::DeviceWait wait(group_, device_);
-    return all.cpu();
-  }();
+  const at::Tensor host = all.cpu();
   const double* values = host.const_data_ptr<double>();
   const std::array found = {values[0], std::sqrt(values[1]), std::sqrt(values[2]),
                             std::sqrt(values[3] + frozen_squares_)};
@@ -353,6 +344,7 @@ void TrainStep::record_non_finite(std::span<const double> values) {
 
 const std::string& TrainStep::non_finite() {
   if (bad_.defined() && non_finite_.empty()) {
+    const Group::DeviceWait wait(group_, device_);
     const at::Tensor host = bad_.cpu();
     for (int i = 0; i < 4 && non_finite_.empty(); ++i)
       if (host.const_data_ptr<bool>()[i]) non_finite_ = kMeasured[i];

@@ -1,5 +1,7 @@
 #include "lib/distributed/watch/failure_detector.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "lib/distributed/watch/step_clock.h"
@@ -255,6 +257,50 @@ TEST_CASE("in a long phase a collective may take as long as the phase") {
       if (now <= 3600) REQUIRE(line.empty());
       if (now > 3605) REQUIRE(line.find("does the network lose packets?") != std::string::npos);
     }
+  }
+}
+
+TEST_CASE("ranks that block without waiting for each other end after the time-out of phases") {
+  for (const std::string phase : {"", "evaluation", "start"}) {
+    INFO(phase);
+    Scene scene;
+    scene.mine.step_time = 1;
+    scene.mine.phase = phase;
+    // They move on until 100 s. All that changes last is the step of rank 2.
+    for (double now = 0; now <= 3800; now += 1) {
+      Heartbeat other = heartbeat_of(2, static_cast<int64_t>(now), 10);
+      if (now >= 100) other.step = 42;
+      scene.detector.record(1, heartbeat_of(1, static_cast<int64_t>(now), 10), now);
+      scene.detector.record(2, other, now);
+      const std::string line = scene.failure(-1, now);
+      if (now <= 3700) REQUIRE(line.empty());
+      if (now > 3705)
+        REQUIRE(line == fmt::format("[distributed] no rank has made progress for {:.0f} s, since "
+                                    "collective 10 (gradients): does a device hang?",
+                                    now - 100));
+    }
+    scene.detector.reset_timers(5000);  // the reader was stopped, and perhaps all ranks
+    CHECK(scene.failure(-1, 5001).empty());
+  }
+  // Its own progress counts, too.
+  Scene scene;
+  for (double now = 0; now <= 8000; now += 1) {
+    scene.lively(now, now, 10, 10);
+    if (now == 3000 || now == 6000) ++scene.mine.step;
+    REQUIRE(scene.failure(-1, now).empty());
+  }
+}
+
+TEST_CASE("ranks that all look through their data may take hours") {
+  Scene scene;
+  scene.mine.phase = kIndexing;
+  Heartbeat other = heartbeat_of(1, 1, 10);
+  other.phase = kIndexing;
+  for (double now = 0; now <= 20000; now += 1) {
+    other.counter = static_cast<int64_t>(now);
+    scene.detector.record(1, other, now);
+    scene.detector.record(2, other, now);
+    REQUIRE(scene.failure(-1, now).empty());
   }
 }
 

@@ -204,10 +204,19 @@ TEST_CASE("a rank that is alive but does not join a collective is named after th
 TEST_CASE("a collective that hangs on the devices of all ranks ends the run") {
   auto workers =
       start_ranks("steps", 2, {{"DIST_DEVICE_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
+  // The ranks block outside of any wait that they tell of.
+  auto silent = start_ranks(
+      "steps", 2,
+      {{"DIST_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "0.5"}, {"BVTRAIN_PHASE_TIMEOUT", "2"}});
   for (const Finished& ended : wait_all(workers)) {
     CHECK(ended.code == 7);
-    CHECK(
-        contains(ended.err, "collective 7 (gradients) was joined by all ranks but did not end in"));
+    CHECK(contains(ended.err, "collective 8 (inner) was joined by all ranks but did not end in"));
+  }
+  for (const Finished& ended : wait_all(silent)) {
+    CHECK(ended.code == 7);
+    CHECK_THAT(ended.err,
+               Catch::Matches(R"(\[distributed\] no rank has made progress for \d+(\.\d+)? s, )"
+                              R"(since collective 7 \(gradients\): does a device hang\?\n)"));
   }
 }
 

@@ -167,8 +167,9 @@ void print_layouts(Group& group) {
 // restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
 // "KIND:RANK:STEP:1" does so after the first restart. $DIST_END_CODES "75 6" are the exit codes of
 // the ranks, which then end one after the other. $DIST_DEVICE_HANGS is a step in which all ranks
-// wait for a device that does not answer. $DIST_SAYS are lines that rank 1 prints after its first
-// step.
+// wait for a device that does not answer, after a collective in the same wait; $DIST_HANGS one in
+// which all ranks block without a sign of it. $DIST_SAYS are lines that rank 1 prints after its
+// first step.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -192,8 +193,10 @@ void steps() {
     if (now && fault[0] == "exit") _exit(6);
     if (variable("DIST_DEVICE_HANGS") == std::to_string(step)) {
       const Group::DeviceWait wait(*group, c10::Device(c10::kCUDA, 0));
+      group->barrier("inner");
       pause(1000);
     }
+    if (variable("DIST_HANGS") == std::to_string(step)) pause(1000);
     if (now && fault[0] == "error") {
       std::fprintf(stderr, "out/x: error: no space left\n");
       abort_group(Exit::storage, "out/x: error: no space left");

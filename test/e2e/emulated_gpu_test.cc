@@ -177,6 +177,21 @@ TEST_CASE("a GPU that fails while a collective is in flight ends the run with it
              Catch::Contains("\nerror: CUDA error: an illegal memory access was encountered\n"));
 }
 
+TEST_CASE("GPUs that all hang while the host launches a step end the run after the step time-out") {
+  const GpuRun run;
+  const Values values = kCnn + "graph=off" + "evals=null" + "total_steps=100000";
+  // The start has about ten collectives on the devices, and each step about two.
+  const Environment hang = {{"BVTRAIN_EMULATED_HANG", "60"},
+                            {"BVTRAIN_STEP_TIMEOUT", "2"},
+                            {"BVTRAIN_HEARTBEAT", "0.2"},
+                            {"BVTRAIN_SILENCE", "10"}};
+  const Finished finished = GpuRun::start(run.on("cuda:all", values), hang).wait();
+  INFO(finished.err);
+  CHECK(finished.code == 7);
+  CHECK_THAT(finished.err, Catch::Contains("[distributed] collective") &&
+                               Catch::Contains("was joined by all ranks but did not end in"));
+}
+
 TEST_CASE("bench memory finds the largest batch of a GPU, and a larger one ends with exit code 6") {
   const GpuRun run;
   const Environment small = {{"BVTRAIN_EMULATED_GPU_MIB", "4"}};

@@ -22,6 +22,11 @@ bool is_long(const Heartbeat& heartbeat) {
   return !heartbeat.phase.empty() && heartbeat.phase != kEnding && heartbeat.phase != kEnded;
 }
 
+// Whether the rank has done something between the two heartbeats.
+bool moved(const Heartbeat& before, const Heartbeat& after) {
+  return before.begun != after.begun || before.step != after.step || before.phase != after.phase;
+}
+
 // 2.34, 61.5, 3601
 std::string seconds_text(double seconds) {
   return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
@@ -51,7 +56,7 @@ FailureDetector::FailureDetector(int rank, int size, const Timeouts& timeouts,
 void FailureDetector::record(int rank, const Heartbeat& heartbeat, double now) {
   Peer& peer = peers_.at(static_cast<size_t>(rank));
   if (!peer.heartbeat || peer.heartbeat->counter != heartbeat.counter) peer.changed = now;
-  if (!peer.heartbeat || peer.heartbeat->begun != heartbeat.begun) peer.rose = now;
+  if (!peer.heartbeat || moved(*peer.heartbeat, heartbeat)) peer.moved = now;
   // A rank that enters or leaves a long phase gets the full time-out for its next collective.
   if (peer.heartbeat && peer.heartbeat->phase != heartbeat.phase) peer.behind = -1;
   peer.heartbeat = heartbeat;
@@ -60,9 +65,16 @@ void FailureDetector::record(int rank, const Heartbeat& heartbeat, double now) {
 
 void FailureDetector::reset_timers(double now) {
   for (Peer& peer : peers_) {
-    if (peer.heartbeat) peer.changed = peer.rose = now;
+    if (peer.heartbeat) peer.changed = peer.moved = now;
     peer.dead = peer.behind = -1;
   }
+  mine_moved_ = now;
+}
+
+void FailureDetector::note_mine(const Heartbeat& mine, double now) {
+  step_time_ = std::max(step_time_, mine.step_time);
+  if (!mine_ || moved(*mine_, mine)) mine_moved_ = now;
+  mine_ = mine;
 }
 
 const Heartbeat* FailureDetector::last_heartbeat(int rank) const {
@@ -79,7 +91,7 @@ double FailureDetector::collective_timeout() const {
 
 std::optional<FailureReport> FailureDetector::find_failure(const Heartbeat& mine, double waiting,
                                                            double now) {
-  step_time_ = std::max(step_time_, mine.step_time);
+  note_mine(mine, now);
   if (auto found = find_dead_or_silent(mine, now)) return found;
   return find_late(mine, waiting, now);
 }
@@ -141,25 +153,33 @@ std::optional<FailureReport> FailureDetector::find_late(const Heartbeat& mine, d
                                        seconds_text(now - peer.behind))};
     }
   }
-  return somebody_behind || waiting < 0 ? std::nullopt : find_stuck(mine, waiting, now);
+  return somebody_behind ? std::nullopt : find_stuck(mine, waiting, now);
 }
 
-// All ranks joined the collective, but it does not end, so messages must have been lost. Only a
-// rank that watches all others can detect this.
+// All ranks joined the collective, but it does not end: messages were lost, or devices hang. The
+// main thread may also block where nothing tells the watch that it waits. Then only the time
+// without any progress shows it, and the limit is that of a long phase. Only a rank that watches
+// all others can detect this.
 std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, double waiting,
                                                          double now) const {
-  double since = waiting;
+  const bool waits = waiting >= 0;
+  if (!waits && mine.phase == kIndexing) return std::nullopt;
+  double since = waits ? waiting : mine_moved_;
   bool in_phase = is_long(mine);
   for (size_t r = 0; r < peers_.size(); ++r) {
     const Peer& peer = peers_[r];
     if (static_cast<int>(r) == rank_) continue;
     if (!peer.heartbeat) return std::nullopt;
-    since = std::max(since, peer.rose);
+    since = std::max(since, peer.moved);
     in_phase |= is_long(*peer.heartbeat);
   }
   const double limit =
-      in_phase ? std::max(collective_timeout(), timeouts_.phase) : collective_timeout();
+      in_phase || !waits ? std::max(collective_timeout(), timeouts_.phase) : collective_timeout();
   if (now - since <= limit + 2 * timeouts_.heartbeat) return std::nullopt;
+  if (!waits)
+    return FailureReport{-1, fmt::format("no rank has made progress for {} s, since collective {} "
+                                         "({}): does a device hang?",
+                                         seconds_text(now - since), mine.begun, mine.what)};
   return FailureReport{-1,
                        fmt::format("collective {} ({}) was joined by all ranks but did not end in "
                                    "{} s: does the network lose packets?",

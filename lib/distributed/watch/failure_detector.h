@@ -40,8 +40,8 @@ class FailureDetector {
   // because it could not see the others' heartbeats meanwhile.
   void reset_timers(double now);
 
-  // Returns the failed rank, if any. `waiting`: since when this rank has been waiting for its
-  // oldest collective; negative if it is not waiting.
+  // Returns the failed rank, if any. Call it with every heartbeat. `waiting`: since when this rank
+  // has been waiting for a collective or its device; negative if it is not waiting.
   std::optional<FailureReport> find_failure(const Heartbeat& mine, double waiting, double now);
   // Returns the line that users see: "[distributed] rank 2 (n3, pid 1234) sent no heartbeat for 20
   // s; its last step was 41; it never joined collective 132 (gradients 3)".
@@ -74,7 +74,7 @@ class FailureDetector {
     double changed = -1;        // when its counter last rose
     double dead = -1;           // since when its process is known to be gone; -1: it is not
     double behind = -1;         // since when it has not joined a collective that others began
-    double rose = -1;           // when it was first seen to have begun its newest collective
+    double moved = -1;          // when its collectives, its step or its phase last changed
     int64_t begun = 0;          // the collectives it had begun when it fell behind
     int slow_heartbeats = 0;    // in a row
     int64_t slow_counter = -1;  // counter of the newest of them
@@ -83,6 +83,7 @@ class FailureDetector {
   std::optional<FailureReport> find_dead_or_silent(const Heartbeat& mine, double now);
   std::optional<FailureReport> find_late(const Heartbeat& mine, double waiting, double now);
   std::optional<FailureReport> find_stuck(const Heartbeat& mine, double waiting, double now) const;
+  void note_mine(const Heartbeat& mine, double now);
   const Heartbeat& newest_of(int rank, const Heartbeat& mine) const;
   std::string missing_collective(int64_t begun, int64_t newest) const;
   int64_t last_step(const Heartbeat& failed, int64_t begun) const;
@@ -91,6 +92,8 @@ class FailureDetector {
   Timeouts timeouts_;
   std::function<bool(const Heartbeat&)> known_dead_;
   std::vector<Peer> peers_;
+  std::optional<Heartbeat> mine_;                      // the last one that find_failure() got
+  double mine_moved_ = -1;                             // as Peer::moved, of this rank
   std::deque<std::pair<int64_t, std::string>> names_;  // of the newest collectives, by number
   // The newest steps, each with the number of collectives begun by its end.
   std::deque<std::pair<int64_t, int64_t>> steps_;

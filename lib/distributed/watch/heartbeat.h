@@ -31,6 +31,9 @@ struct Heartbeat {
 inline constexpr const char* kEnding = "ending";  // in the last barrier
 inline constexpr const char* kEnded = "ended";    // after it
 
+// A long phase in which a rank looks through its data. That may take hours without a collective.
+inline constexpr const char* kIndexing = "data";
+
 // Returns a heartbeat with host, pid, machine and started of this process.
 Heartbeat heartbeat_of_this_process();
 // Whether the process that sent `heartbeat` is certainly gone: it ran on the machine of `mine`, and

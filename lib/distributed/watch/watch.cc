@@ -76,6 +76,7 @@ struct Watch::Impl {
   Heartbeat mine;
   FailureDetector detector;
   StepClock clock;
+  int waits = 0;                       // begun and not ended: they nest
   double waiting = -1;                 // since when the main thread waits; -1: it does not
   bool all_here = false;               // all ranks have sent a heartbeat
   bool stopping = false;               // stop() was called
@@ -93,6 +94,7 @@ struct Watch::Impl {
   void check_arrivals(double started);
   void read_heartbeats();
   void linger() const;
+  void end_wait();
   void end_process(const FailureReport& failure);
   [[noreturn]] void store_lost(const std::string& why);
   std::vector<std::string> keys() const;
@@ -333,19 +335,23 @@ int64_t Watch::begin(const char* what) {
 
 void Watch::await_begin() {
   const std::lock_guard lock(impl_->mutex);
+  ++impl_->waits;
   impl_->waiting = monotonic_seconds();
 }
+
+// The mutex must be locked. If there is an outer wait, it begins again: something has happened.
+void Watch::Impl::end_wait() { waiting = --waits > 0 ? monotonic_seconds() : -1; }
 
 void Watch::await_end(int64_t joined) {
   const std::lock_guard lock(impl_->mutex);
   impl_->detector.note_joined(joined);
   impl_->clock.note_wait(monotonic_seconds() - impl_->waiting);
-  impl_->waiting = -1;
+  impl_->end_wait();
 }
 
 void Watch::await_device_end() {
   const std::lock_guard lock(impl_->mutex);
-  impl_->waiting = -1;
+  impl_->end_wait();
 }
 
 void Watch::note_step(int64_t step) {
