@@ -14,6 +14,7 @@
 #include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/store.h"
+#include "lib/distributed/watch/heartbeat.h"
 #include "lib/distributed/watch/watch.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
@@ -21,6 +22,7 @@
 #include "lib/train/dry_run.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/trainer.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/json_text.h"
 #include "lib/util/rng.h"
 #include "lib/util/signals.h"
@@ -101,7 +103,6 @@ void tell_if_stopped(const Group& group, const Work& work) {
 // 0 first reads the weights that the run starts from, which may take long.
 bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
            const Recipe& recipe, Group& group, bool restarted) {
-  const Group::Phase phase(group, "start");
   int64_t finished = 0;
   if (group.rank() == 0) {
     check_outside_data(recipe.config, workdir);
@@ -150,6 +151,8 @@ void end_failed(Trainer& trainer, const Group& group) {
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
            c10::Device device, int first_ranks, bool restarted) {
   const bool writes = !arguments.workdir.empty();
+  std::optional<Group::Phase> start(std::in_place, group, kIndexing);  // until the first step
+  if (group.rank() == 0) crash_point("start.rank0");
   std::optional<Restored> checkpoint;  // rank 0 only
   if (group.rank() == 0) checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
   Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks,
@@ -160,6 +163,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   }
   check_ranks(group, recipe, writes);
   recipe.data->open_cache(group);
+  start.emplace(group, "start");
   TrainerOptions options = {arguments.argv,           BV_VERSION,
                             build_commit(),           arguments.cleanup,
                             arguments.accept_changes, arguments.synthetic};
@@ -171,8 +175,9 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
       if (first && writes && claim(workdir, *trainer, checkpoint, recipe, group, restarted))
         return Exit::ok;
       if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
-      return trainer->run();
+      return trainer->run(start);
     } catch (const RolledBack&) {
+      start.emplace(group, "start");
       options.before = trainer->process();
     } catch (const Stopped&) {
       throw;

@@ -1,6 +1,6 @@
 // The ranks (processes) of a run and their collectives: Gloo for tensors on the CPU, NCCL for
 // tensors on CUDA devices. The other folders of lib/ include no other header of lib/distributed,
-// except that lib/cuda includes nccl_impl.h. app/ also includes launch/, watch/watch.h, store.h,
+// except that lib/cuda includes nccl_impl.h. app/ also includes launch/, watch/, store.h,
 // open_files.h and check_agreement.h.
 //
 // All code takes a Group&. A run of one process uses Group::single(), whose collectives are the
@@ -92,8 +92,9 @@ class Group {
 
   // Reports that a training step ended, for heartbeats, time-outs and the warning about slow ranks.
   void note_step(int64_t step);
-  // Marks a long phase ("start", "checkpoint", "evaluation"). While the object lives, this rank may
-  // keep the others waiting for Timeouts::phase instead of the time-out of a step. Phases nest.
+  // Marks a long phase (kIndexing, "start", "checkpoint", "evaluation"). While the object lives,
+  // this rank may keep the others waiting for Timeouts::phase instead of the time-out of a step.
+  // Phases nest.
   class [[nodiscard]] Phase {
    public:
     Phase(Group& group, const std::string& name);

@@ -47,7 +47,7 @@ double Trainer::clock_start() const {
   return options_.before ? options_.before->rolled_back : program_start();
 }
 
-Exit Trainer::run() {
+Exit Trainer::run(std::optional<Group::Phase>& start) {
   if (recipe_.nan_rolls_back && !workdir_)
     throw Error(Exit::usage, "nan: rollback", "needs a --workdir for the checkpoints to return to");
   if (workdir_) log::open_file(workdir_->log(group_.rank()));
@@ -65,17 +65,15 @@ Exit Trainer::run() {
   if (!recipe_.graph_refusal.empty())
     log::info("Steps run without a CUDA graph: {}", recipe_.graph_refusal);
   if (recipe_.image_normalization) log::info("Images are passed to the step as bytes");
-  {
-    const Group::Phase phase(group_, "start");
-    if (is_rank0()) restore();
-    broadcast_start();
-    start_compute_threads(recipe_.compute_threads);  // as many as the checkpoint requires
-  }
+  if (is_rank0()) restore();
+  broadcast_start();
+  start_compute_threads(recipe_.compute_threads);  // as many as the checkpoint requires
   const SpinThrottle throttle(recipe_.compute_threads);
   begun_ = true;
   done_step_ = first_step_;
   if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
   if (workdir_ && is_rank0()) {
+    crash_point("start.rank0");
     workdir_->remove_end();
     checkpointer_->start();  // makes ckpt/ before the first row: see require_checkpoints()
     undo_dropped_changes();
@@ -108,7 +106,7 @@ Exit Trainer::run() {
       initial_row();
     if (select(first_step_, {}))  // it had stopped early before
       log::info("The run {}", stopped_early_);
-    else if (const Exit code = loop(); code != Exit::ok)
+    else if (const Exit code = loop(start); code != Exit::ok)
       return code;
   } catch (const Stopped& stopped) {
     return stop(step_, stopped.code);
@@ -191,7 +189,7 @@ void Trainer::finish_interrupted_row() {
   metrics_->end_row();
 }
 
-Exit Trainer::loop() {
+Exit Trainer::loop(std::optional<Group::Phase>& start) {
   if (first_step_ < total_steps_) {
     LoaderOptions options = recipe_.loader;
     options.shift = position_ - first_step_ * recipe_.length.batch_size;
@@ -209,6 +207,7 @@ Exit Trainer::loop() {
   wait_start_ = chrono_.now();
   if (loader_) pace_.start(reading(first_step_));
   release_large_tensors();  // of the start
+  start.reset();
   for (int64_t step = first_step_ + 1; step <= total_steps_; ++step) {
     step_ = step;
     profile_.at(step);

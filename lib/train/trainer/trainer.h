@@ -78,11 +78,12 @@ class Trainer {
   // For rank 0, before run().
   // `finished`: the workdir's run has nothing left to do.
   void check_changes(const std::optional<Restored>& checkpoint, bool finished);
-  // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code. After a
+  // Trains to the last step or until a signal. `start`, which the caller has begun, is the phase of
+  // the start; it ends right before the first step. Returns Exit::ok, or the signal's code. After a
   // signal it saves a checkpoint first, unless there is no workdir or no step was done. When this
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
   // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
-  Exit run();
+  Exit run(std::optional<Group::Phase>& start);
   // What this process has done, for the trainer that goes on after RolledBack.
   ProcessSoFar process() const;
   // Writes the rows that are still in memory to their files, in a separate thread, and waits at
@@ -152,7 +153,7 @@ class Trainer {
   // The loop (trainer.cc).
   void initial_row();
   void finish_interrupted_row();
-  Exit loop();
+  Exit loop(std::optional<Group::Phase>& start);
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
   void measure(int64_t step, const Plan& plan);

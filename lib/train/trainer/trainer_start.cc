@@ -65,7 +65,7 @@ void Trainer::restore() {
 }
 
 void Trainer::load_start() {
-  crash_point("start.load");
+  crash_point("start.rank0");
   if (!start_.empty() || (workdir_ && !workdir_->ckpt().steps().empty())) return;
   const StartFrom& from = recipe_.start;
   if (!from.resume.empty() && is_checkpoint(from.resume)) {
@@ -310,7 +310,6 @@ void Trainer::warn_of_lost_rows() const {
 
 // All ranks restore the skipped examples from the workdir's checkpoint.
 void Trainer::open_skipped() {
-  const Group::Phase phase(group_, "start");
   std::string lines;
   if (workdir_ && is_rank0())
     lines = skipped_.open(workdir_->skipped(), resumed_here_ ? first_step_ : -1);
