@@ -9,6 +9,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <tuple>
 
@@ -189,6 +190,7 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   const Group::DeviceWait wait(group_, device_);
   start();
   check(step == count() + 1, "step {} after {} updates", step, count());
+  digest_.reset();
   std::optional<c10::Event> uploaded;
   batch = upload(std::move(batch), uploaded);
   set_numbers(step);
@@ -316,16 +318,38 @@ std::string TrainStep::bad_gradients() const {
   return fmt::format("{} of {} gradients are not finite, such as that of '{}'", bad, all, first);
 }
 
+// Returns digest(), (1) int64. Integer sums do not depend on their order.
+at::Tensor TrainStep::digest_on_device() const {
+  const at::Tensor sum = at::zeros({1}, params_.data().options().dtype(at::kLong));
+  const auto add = [&](const at::Tensor& flat) {
+    if (flat.numel() > 0) sum.add_(flat.view(at::kLong).sum());
+  };
+  for (const at::Tensor& range : params_.replicated_data()) add(range);
+  if (units_) return sum;
+  for (const Optimizer::Slot& slot : config_.optimizer->slots()) add(slot.flat);
+  if (config_.ema_decay) add(ema_);
+  return sum;
+}
+
+int64_t TrainStep::digest() const {
+  if (digest_) return *digest_;
+  const Group::DeviceWait wait(group_, device_);
+  return digest_on_device().item<int64_t>();
+}
+
 // Keeps the values of a step, StepResult::all. They are read from a device only if they are
-// measured.
+// measured; the digest comes with them.
 void TrainStep::read_back(const at::Tensor& all, bool measure) {
   if (!device_.is_cpu() && !measure) return;
-  const at::Tensor host = all.cpu();
+  const bool digests = measure && group_.size() > 1;
+  const at::Tensor host =
+      (digests ? at::cat({all, digest_on_device().view(at::kDouble)}) : all).cpu();
   const double* values = host.const_data_ptr<double>();
   const std::array found = {values[0], std::sqrt(values[1]), std::sqrt(values[2]),
                             std::sqrt(values[3] + frozen_squares_)};
   if (device_.is_cpu() && non_finite_.empty()) record_non_finite(found);
   if (measure) std::tie(loss_, l2_grads_, l2_updates_, l2_params_) = std::tuple_cat(found);
+  if (digests) digest_ = std::bit_cast<int64_t>(values[4]);
 }
 
 void TrainStep::record_non_finite(std::span<const double> values) {

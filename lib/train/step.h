@@ -80,6 +80,12 @@ class TrainStep {
   // nan; 14 of 14 gradients are not finite, ...". Otherwise an empty string.
   const std::string& skipped() const { return skipped_; }
 
+  // Returns the sum of the state that every rank holds as a whole, with its bits read as integers:
+  // the parameters and, if nothing is sharded, the optimizer's slots and the averages. It differs
+  // on ranks whose states differ, except by an unlikely accident. Waits for the device unless the
+  // last step was measured.
+  int64_t digest() const;
+
   int64_t count() const;  // the number of steps done, including skipped ones
   const FlatParams& params() const { return params_; }
 
@@ -153,6 +159,7 @@ class TrainStep {
   void sum_if_sharded(const at::Tensor& values, const char* what) const;
   void average_buffers(const at::Tensor& rest);
   void swap_ema();
+  at::Tensor digest_on_device() const;
   void read_back(const at::Tensor& all, bool measure);
   void record_non_finite(std::span<const double> values);
   void look_before_update(const StepResult& result);
@@ -198,6 +205,7 @@ class TrainStep {
 
   // Of the last measured step.
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;
+  std::optional<int64_t> digest_;  // if several ranks train, otherwise not known
   std::string non_finite_, first_non_finite_, skipped_;
   BadStepHook on_bad_step_;
   bool told_bad_step_ = false;

@@ -84,6 +84,7 @@ void TrainStep::load_state(const NamedTensors& from, const std::string& origin,
                            const PiecedTensors& pieced) {
   copy_in(state_parts(), from, pieced, {"params/", "opt/", "buffers/", "ema/"}, origin);
   started_ = false;
+  digest_.reset();
 }
 
 Wanted TrainStep::wanted() const {

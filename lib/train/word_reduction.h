@@ -9,8 +9,9 @@
 
 namespace bv {
 
-// A few numbers that the caller of a step wants summed over the ranks, such as clocks and flags.
-using ControlWord = std::array<double, 5>;
+// A few numbers that the caller of a step wants summed over the ranks: clocks, flags, and a number
+// with its square that shows whether all ranks have the same one.
+using ControlWord = std::array<double, 7>;
 
 // The all-reduce of a control word. It runs on the CPU, where the values are read.
 class WordReduction {

@@ -1,8 +1,9 @@
-// Named points at which a test can kill the process, as kill -9 does, or make it sleep; and system
-// calls that a test can disable. Environment variables:
+// Named points at which a test can kill the process, as kill -9 does, make it sleep, or corrupt its
+// memory; and system calls that a test can disable. Environment variables:
 //   BVTRAIN_CRASH_AT=<point>:<n>             die at the n-th arrival at <point>
 //   BVTRAIN_SLEEP_AT=<point>:<n>:<seconds>   sleep at the n-th arrival
 //   BVTRAIN_SLEEP_AT=<point>:<n>+:<seconds>  sleep at the n-th and all later arrivals
+//   BVTRAIN_FLIP_AT=<point>:<n>              flip a bit of the weights at the n-th arrival
 //   BVTRAIN_WITHOUT=<call>,<call>            the file system lacks the call: "link", "exchange", or
 //                                            "flock" for other hosts
 //   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write is tried again
@@ -50,6 +51,13 @@ inline void crash_point(std::string_view point) {
     if (*rest == ':' && (arrival == first || (again && arrival > first)))
       std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(rest + 1)));
   }
+}
+
+// Returns whether the caller must flip a bit at this arrival.
+inline bool flips_bit(std::string_view point) {
+  static std::atomic<int> arrivals = 0;
+  const char* order = crash_detail::order_for("BVTRAIN_FLIP_AT", point);
+  return order && ++arrivals == std::atoi(order);
 }
 
 // Returns whether the test has disabled the call.

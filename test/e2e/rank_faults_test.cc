@@ -155,6 +155,35 @@ TEST_CASE("a rank that is alive but stuck ends the run after the step time-out, 
   CHECK(metric_rows(f.dir / "w").size() == 41);
 }
 
+TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothing of it is saved") {
+  const Fixture f;
+  const Environment flip = {{"BVTRAIN_FLIP_AT", "step.rank1:12"}};
+  const Finished odd = run(f.args("w", {"--devices", "cpu:3"}), flip);
+  INFO(odd.err);
+  CHECK(odd.code == 1);  // of rank 1; the others end with 7
+  CHECK_THAT(odd.err,
+             Catch::Contains("[train] after step 13 the weights or the optimizer's state of rank 1 "
+                             "(") &&
+                 Catch::Contains(" differ from those of the other ranks: a device ("));
+  CHECK(metric_rows(f.dir / "w").size() == 14);
+  CHECK(run(f.args("w", {"--devices", "cpu:3"})).code == 0);
+  REQUIRE(run(f.args("calm", {"--devices", "cpu:3"})).code == 0);
+  CHECK(repeatable_rows(f.dir / "w") == repeatable_rows(f.dir / "calm"));
+
+  // Without logged steps the save finds it. Of two ranks none is the odd one.
+  const Finished pair = run(f.args("p", {"--devices", "cpu:2", "--set", "log_training_steps=1000",
+                                         "--set", "ckpt_steps=20"}),
+                            flip);
+  INFO(pair.err);
+  CHECK(pair.code == 7);
+  CHECK_THAT(pair.err,
+             Catch::Contains("[train] after step 20 the weights or the optimizer's state of rank 0 "
+                             "(") &&
+                 Catch::Contains(" differ: the device of one of them ("));
+  CHECK(exists(f.dir / "p/ckpt/step-1"));
+  CHECK_FALSE(exists(f.dir / "p/ckpt/step-20"));
+}
+
 TEST_CASE("a slow rank gives one warning with its ratio, and the run continues") {
   const Fixture f;
   Child child(f.args("w", {"--devices", "cpu:3", "--set", "total_steps=60"}),

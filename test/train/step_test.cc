@@ -176,6 +176,30 @@ TEST_CASE("a step that is not measured reads nothing back to the host, and train
   check_equal(run.step->state(), other.step->state());
 }
 
+TEST_CASE("the digest of a state shows a flip of any bit") {
+  TinyRun run(kAdam), other(kAdam);
+  run.run(1, 3);
+  other.run(1, 3);
+  CHECK(run.step->digest() == other.step->digest());
+  int flips = 0;
+  for (const auto& [name, tensor] : run.step->state()) {
+    // Not in the digest: what is no array of weights.
+    if (name == "opt/count" || name == "buffers/mean" || name == "ema/mean") continue;
+    for (const int bit : {0, 7, 14}) {
+      INFO(name << ", bit " << bit);
+      const NamedTensors state = run.step->state();
+      const bool is_float = tensor.scalar_type() == at::kFloat;
+      at::Tensor one = state.at(name).view(is_float ? at::kInt : at::kShort);
+      while (one.dim() > 0) one = one.select(0, 0);
+      one.bitwise_xor_(1 << (is_float ? 2 * bit : bit));
+      other.step->load_state(state);
+      CHECK(run.step->digest() != other.step->digest());
+      ++flips;
+    }
+  }
+  CHECK(flips == 3 * 16);  // params, mu, nu and ema of four parameters
+}
+
 TEST_CASE("non-finite values are noticed in any step, and stay noticed") {
   TinyRun run("{optax_name: sgd, lr: 1.0e+15}");
   run.step->run(1, tiny_batch(1), false);

@@ -225,7 +225,12 @@ Exit Trainer::loop(std::optional<Group::Phase>& start) {
     group_.note_step(step);
     done_step_ = step;
     pace_.add(reading(step), plan.log);
-    if (group_.size() > 1) crash_point(fmt::format("step.rank{}", group_.rank()));
+    if (group_.size() > 1) {
+      const std::string here = fmt::format("step.rank{}", group_.rank());
+      crash_point(here);
+      if (flips_bit(here))
+        recipe_.step->params().data().view(at::kInt).select(0, 0).bitwise_xor_(1 << 23);
+    }
     if (is_rank0()) show_progress(step);
     if (is_rank0()) log_skipped_in_epoch(step);
     if (ends) return Exit::ok;
@@ -236,15 +241,23 @@ Exit Trainer::loop(std::optional<Group::Phase>& start) {
 }
 
 // This rank's part of the control word that the ranks sum in every step: rank 0's clock, how many
-// ranks have received each signal, and how many examples have failed for the first time.
+// ranks have received each signal, how many examples have failed for the first time, and whether
+// the states are the same.
 ControlWord Trainer::control_word() const {
   const Exit stop = stop_requested();
   const auto failures = static_cast<double>(failed_now_.size());
-  return {is_rank0() ? chrono_.now() : 0.0, stop == Exit::sigterm ? 1.0 : 0.0,
-          stop == Exit::sigint ? 1.0 : 0.0, stop == Exit::stopped ? 1.0 : 0.0, failures};
+  const auto [digest, squared] = digest_in_word();
+  return {is_rank0() ? chrono_.now() : 0.0,
+          stop == Exit::sigterm ? 1.0 : 0.0,
+          stop == Exit::sigint ? 1.0 : 0.0,
+          stop == Exit::stopped ? 1.0 : 0.0,
+          failures,
+          digest,
+          squared};
 }
 
 void Trainer::apply_agreement(const ControlWord& sums) {
+  compare_digests({sums[5], sums[6]});
   agreed_clock_ = sums[0];
   agreed_stop_ = sums[1] > 0   ? Exit::sigterm
                  : sums[2] > 0 ? Exit::sigint
@@ -299,6 +312,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
     for (const auto& [name, value] : recipe_.step->measurements(step))
       metrics_->measure(name, value);
     check_finite(step);
+    if (group_.size() > 1 && compares_states_) digest_ = recipe_.step->digest();
     const double now = chrono_.now();
     metrics_->measure("data_wait",
                       (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));

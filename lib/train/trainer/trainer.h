@@ -11,7 +11,8 @@
 // trainer_start.cc restores the state, trainer_changes.cc keeps the history of the config,
 // trainer.cc holds the loop, trainer_save.cc saves checkpoints, trainer_selection.cc finds the best
 // step, trainer_rollback.cc returns to a checkpoint, trainer_post_mortem.cc keeps what is known of
-// a bad step, trainer_end.cc stops the run and lists what it has left out.
+// a bad step, trainer_replicas.cc checks that all ranks hold the same state, trainer_end.cc stops
+// the run and lists what it has left out.
 #pragma once
 
 #include <array>
@@ -182,6 +183,12 @@ class Trainer {
   void apply_agreement(const ControlWord& sums);
   double agreed_now() const;
 
+  // Whether all ranks hold the same state (trainer_replicas.cc).
+  std::array<double, 2> digest_in_word() const;
+  void compare_digests(const std::array<double, 2>& sums);
+  void check_same_state(int64_t step);
+  void report_odd_ranks(int64_t step, int64_t digest);
+
   // Steps and examples that are left out (trainer_end.cc).
   void count_skipped_step(int64_t step);
   [[noreturn]] void roll_back(int64_t step);  // trainer_rollback.cc
@@ -275,6 +282,10 @@ class Trainer {
   MetricOwners metric_owners_;
   // What this rank's loader has left out in this step and the other ranks do not know yet.
   std::vector<FailedExample> failed_now_;
+  // Of the state after the last step, if that was logged: the next control word has it.
+  std::optional<int64_t> digest_;
+  int64_t compared_step_ = -1;   // the last step whose states were compared for a save
+  bool compares_states_ = true;  // false: the ranks' devices round differently
 };
 
 }  // namespace bv

@@ -93,8 +93,11 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
 }
 
 void Trainer::save(int64_t step, Save kind) {
-  // All ranks must check for bad values at the same steps, even those that save nothing.
-  if (group_.size() > 1) check_finite(step);
+  // All ranks must check these at the same steps, even those that save nothing.
+  if (group_.size() > 1) {
+    check_finite(step);
+    check_same_state(step);
+  }
   if (kind == Save::may_be_left_out && checkpointer_ && checkpointer_->leave_out(step)) return;
   if (group_.size() == 1) check_finite(step);  // a state with NaN or infinity is never committed
   saved_step_ = step;
