@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "lib/model/kernels/device/device_linear.h"
@@ -69,6 +70,23 @@ TEST_CASE("a fused kernel is checked once for a device") {
   };
   for (int i = 0; i < 3; ++i) CHECK(fused_kernel_is_right("checked once", here(), check));
   CHECK(checks == 1);
+}
+
+TEST_CASE("the kernels that are wrong on a device are listed") {
+  const auto check_of = [](const KernelCheck::Compute& fused) {
+    return [=](c10::Device device) {
+      return KernelCheck{{check_numbers({3}, 1, device)}, fused, square};
+    };
+  };
+  const auto listed = [](const std::string& name) {
+    const std::vector<std::string> wrong = wrong_kernels(here());
+    return std::count(wrong.begin(), wrong.end(), name);
+  };
+  fused_kernel_is_right("listed right", here(), check_of(square));
+  fused_kernel_is_right("listed wrong", here(),
+                        check_of([](const Tensors& all) -> Tensors { return {all[0] * 2}; }));
+  CHECK(listed("listed right") == 0);
+  CHECK(listed("listed wrong") == 1);
 }
 
 TEST_CASE("dense layers whose products are wrong are found", "[gpu]") {

@@ -12,6 +12,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "test/support/compare.h"
 #include "test/support/digits_run.h"
+#include "test/support/sockets.h"
 
 namespace bv::test {
 namespace {
@@ -175,6 +176,33 @@ TEST_CASE("a GPU that fails while a collective is in flight ends the run with it
   CHECK(finished.code == 1);
   CHECK_THAT(finished.err,
              Catch::Contains("\nerror: CUDA error: an illegal memory access was encountered\n"));
+}
+
+TEST_CASE("a GPU that computes a kernel wrongly while another one does not ends the run") {
+  const GpuRun run;
+  const Values values =
+      kVit + "sharding_strategy=replicate" + "precision=bf16" + "total_steps=4" + "evals=null";
+  const std::string port = std::to_string(free_port());
+  std::vector<Process> ranks;
+  for (const std::string rank : {"0", "1"}) {
+    Environment environment = {{"RANK", rank},
+                               {"WORLD_SIZE", "2"},
+                               {"LOCAL_RANK", rank},
+                               {"LOCAL_WORLD_SIZE", "2"},
+                               {"MASTER_ADDR", "127.0.0.1"},
+                               {"MASTER_PORT", port}};
+    if (rank == "1") environment.emplace_back("BVTRAIN_EMULATED_WRONG_EPILOGUES", "1");
+    ranks.push_back(GpuRun::start(run.on("cuda", values), environment));
+  }
+  for (const int rank : {0, 1}) {
+    const Finished finished = ranks[static_cast<size_t>(rank)].wait();
+    INFO(finished.err);
+    CHECK(finished.code == (rank == 1 ? 1 : 7));
+    CHECK_THAT(finished.err,
+               Catch::Contains("[train] the fused kernel for dense layers is wrong on rank 1 (") &&
+                   Catch::Contains(
+                       ", emulated GPU) but right on other GPUs of the same kind: a faulty GPU"));
+  }
 }
 
 TEST_CASE("GPUs that all hang while the host launches a step end the run after the step time-out") {

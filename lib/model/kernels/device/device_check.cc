@@ -27,6 +27,16 @@ using Tensors = std::vector<at::Tensor>;
 // wrong kernel about 1.
 constexpr double kBound = 0.1;
 
+// The results of all checks, by kernel and index of the device.
+struct Results {
+  std::mutex mutex;
+  std::map<std::pair<std::string, int>, bool> right;
+};
+Results& known_results() {
+  static auto* const results = new Results;
+  return *results;
+}
+
 thread_local bool t_checking = false;
 
 struct Checking {
@@ -80,12 +90,11 @@ bool is_right(c10::Device device, const std::function<KernelCheck(c10::Device)>&
 bool fused_kernel_is_right(const char* name, c10::Device device,
                            const std::function<KernelCheck(c10::Device)>& check) {
   if (t_checking) return true;
-  static std::mutex mutex;
-  static auto* const known = new std::map<std::pair<std::string, int>, bool>;
+  Results& known = known_results();
   const std::pair<std::string, int> key(name, device.index());
-  const std::lock_guard lock(mutex);
-  const auto found = known->find(key);
-  if (found != known->end()) return found->second;
+  const std::lock_guard lock(known.mutex);
+  const auto found = known.right.find(key);
+  if (found != known.right.end()) return found->second;
   bool right = false;
   std::string why = "differs from LibTorch's operators";
   try {  // backward must not call this: its thread would wait for this one forever
@@ -101,7 +110,16 @@ bool fused_kernel_is_right(const char* name, c10::Device device,
         "the fused kernel for {} {} on {}, so LibTorch's are used; please report this "
         "(BVTRAIN_PLAIN_KERNELS=1 uses LibTorch's for all)",
         name, why, device.str());
-  return known->emplace(key, right).first->second;
+  return known.right.emplace(key, right).first->second;
+}
+
+std::vector<std::string> wrong_kernels(c10::Device device) {
+  Results& known = known_results();
+  const std::lock_guard lock(known.mutex);
+  std::vector<std::string> names;
+  for (const auto& [key, right] : known.right)
+    if (!right && key.second == device.index()) names.push_back(key.first);
+  return names;
 }
 
 at::Tensor check_numbers(at::IntArrayRef shape, int64_t seed, c10::Device device,

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace bv {
@@ -21,6 +22,10 @@ struct KernelCheck {
 // must use LibTorch's operators. `fused` may call this function too: within it the answer is true.
 bool fused_kernel_is_right(const char* name, c10::Device device,
                            const std::function<KernelCheck(c10::Device device)>& check);
+
+// Returns the names of the kernels that this was not true of on `device` so far, in alphabetical
+// order.
+std::vector<std::string> wrong_kernels(c10::Device device);
 
 // Returns a tensor of values between -1 and 1, to be used as an input. Different seeds give
 // different values.
