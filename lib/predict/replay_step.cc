@@ -28,6 +28,40 @@ Restored read_weights(const std::string& folder) {
   return restored;
 }
 
+// Reads the examples of a batch that was too large to save. The checkpoint's metadata say where the
+// stream of examples was.
+BadStep read_examples_again(const Restored& before, const nlohmann::json& bad_step_meta) {
+  const Config config = parse_config_json(run_config(before), before.folder, {});
+  const Recipe recipe(config, before.meta.value("synthetic", false), /*meta=*/true, Group::single(),
+                      c10::kCPU, 0, classes_of(before));
+  const int64_t step = before.step + 1;
+  const int64_t shift =
+      before.meta.at("position").get<int64_t>() - before.step * recipe.length.batch_size;
+  BadStep bad = bad_step(recipe, step, bad_step_meta.at("reason").get<std::string>(),
+                         whole_batch(recipe, step, shift), shift);
+  if (bad.examples != bad_step_meta.at("examples").get<std::vector<std::string>>()) {
+    throw Error(Exit::usage, before.folder,
+                "the run did not save the step's batch, and its data have other examples now");
+  }
+  return bad;
+}
+
+// Reads the batch that the run has saved.
+BadStep read_batch(const std::string& folder, const Restored& before,
+                   const nlohmann::json& bad_step_meta) {
+  BadStep bad;
+  bad.step = before.step + 1;
+  bad.reason = bad_step_meta.at("reason").get<std::string>();
+  bad.examples = bad_step_meta.at("examples").get<std::vector<std::string>>();
+  bad.bad_examples = bad_step_meta.at("bad_examples").get<std::vector<std::string>>();
+  if (batch_checksum(folder) != bad_step_meta.at("batch").get<std::string>()) {
+    throw Error(Exit::usage, folder + "/" + kBadStepBatch,
+                "its checksum is not the one in weights/: the file was changed");
+  }
+  bad.batch = read_npz(folder + "/" + kBadStepBatch);
+  return bad;
+}
+
 }  // namespace
 
 BadStep replay_step(const std::string& folder) {
@@ -38,17 +72,10 @@ BadStep replay_step(const std::string& folder) {
   throw_problems(config);
   init_parameters(*parts.model, 0, std::nullopt);
   copy_weights(before, /*ema=*/false, *parts.model);
-  BadStep bad;
-  bad.step = before.step + 1;
-  bad.reason = meta.at("bad_step").at("reason").get<std::string>();
-  bad.examples = meta.at("bad_step").at("examples").get<std::vector<std::string>>();
-  bad.bad_examples = meta.at("bad_step").at("bad_examples").get<std::vector<std::string>>();
+  const nlohmann::json& about = meta.at("bad_step");
+  BadStep bad = about.value("batch", std::string()).empty() ? read_examples_again(before, about)
+                                                            : read_batch(folder, before, about);
   bad.norms = parameter_norms(*parts.model);
-  if (batch_checksum(folder) != meta.at("bad_step").value("batch", std::string())) {
-    throw Error(Exit::usage, folder + "/" + kBadStepBatch,
-                "its checksum is not the one in weights/: the file was changed");
-  }
-  bad.batch = read_npz(folder + "/" + kBadStepBatch);
   bad.float32 = diagnose(*parts.model, *parts.task, bad.batch, read_mixup(config),
                          static_cast<uint64_t>(config.get<int64_t>("seed", 0)), bad.step,
                          meta.value("ranks", 1));

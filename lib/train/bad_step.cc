@@ -9,7 +9,9 @@
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_writer.h"
 #include "lib/ckpt/formats/npz.h"
+#include "lib/input/image/normalize.h"
 #include "lib/input/loader/failed_example.h"
+#include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/json_text.h"
 #include "lib/util/rng.h"
@@ -21,6 +23,10 @@ namespace {
 // Examples that are computed at once if the model allows it: the global batch of many ranks may not
 // fit into one rank's memory.
 constexpr int64_t kAtOnce = 64;
+
+// Of the images of a batch, in float32: the process holds several copies of them, and decodes them
+// while all other ranks wait.
+constexpr double kMostImageBytes = 1 << 30;
 
 bool is_finite(const at::Tensor& values) {
   return !at::isFloatingType(values.scalar_type()) || values.isfinite().all().item<bool>();
@@ -113,6 +119,7 @@ nlohmann::ordered_json BadStep::json() const {
   for (const auto& [name, norm] : norms) named[name] = json_value(norm);
   nlohmann::ordered_json all = {
       {"step", step}, {"reason", reason}, {"examples", examples}, {"bad_examples", bad_examples}};
+  if (!batch_left_out.empty()) all["batch_left_out"] = batch_left_out;
   if (float32) {
     all["activation"] = float32->activation;
     all["activation_before"] = float32->activation_before;
@@ -121,6 +128,36 @@ nlohmann::ordered_json BadStep::json() const {
   }
   all["parameter_norms"] = named;
   return all;
+}
+
+Example whole_batch(const Recipe& recipe, int64_t step, int64_t shift,
+                    const std::set<std::string>& failed) {
+  LoaderOptions options = recipe.loader;
+  options.rank = 0;
+  options.ranks = 1;
+  options.prefetch = 1;
+  options.pinned = false;
+  options.warns = false;
+  options.shift = shift;
+  Loader loader(recipe.data, options);
+  for (const std::string& name : failed) loader.add_failed(name);
+  loader.seek(step - 1);
+  Example batch;
+  for (const auto& [name, values] : loader.next()) batch[name] = values.clone();
+  at::Tensor& image = batch.at("image");
+  if (image.scalar_type() == at::kByte && recipe.image_normalization)
+    image = normalize(image, *recipe.image_normalization);
+  return batch;
+}
+
+std::string too_large_to_save(const Recipe& recipe) {
+  const ModelEnv& env = recipe.env();
+  const double limit = bad_batch_limit().value_or(kMostImageBytes);
+  const double bytes = 4.0 * static_cast<double>(recipe.length.batch_size) *
+                       static_cast<double>(env.height * env.width * env.channels);
+  if (bytes <= limit) return "";
+  return fmt::format("{} images of {}x{}x{} take {}, more than {}", recipe.length.batch_size,
+                     env.height, env.width, env.channels, human_bytes(bytes), human_bytes(limit));
 }
 
 BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example batch,
@@ -208,13 +245,14 @@ void write_bad_step(const std::string& folder, const BadStep& bad, const Snapsho
   delete_folder(temporary);
   try {
     make_folders(temporary);
-    write_npz(temporary + "/" + kBadStepBatch, bad.batch);
+    if (!bad.batch.empty()) write_npz(temporary + "/" + kBadStepBatch, bad.batch);
     if (weights) {
       Snapshot with_reason = *weights;  // the tensors are shared
-      with_reason.meta["bad_step"] = {{"reason", bad.reason},
-                                      {"examples", bad.examples},
-                                      {"bad_examples", bad.bad_examples},
-                                      {"batch", batch_checksum(temporary)}};
+      with_reason.meta["bad_step"] = {
+          {"reason", bad.reason},
+          {"examples", bad.examples},
+          {"bad_examples", bad.bad_examples},
+          {"batch", bad.batch.empty() ? "" : batch_checksum(temporary)}};
       StorageRetries retries;
       write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,8 @@ struct BadStep {
   std::vector<std::string> examples, bad_examples;
   // The L2 norm of each parameter before the step; NaN if it is not finite.
   std::vector<std::pair<std::string, double>> norms;
-  Example batch;  // of all ranks, as the loader made it, before mixup; images are float32
+  Example batch;               // whole_batch(), or empty
+  std::string batch_left_out;  // why the batch is empty; "" if it is not
   std::optional<Diagnosis> float32;
 
   // Returns a few lines for people.
@@ -44,7 +46,16 @@ struct BadStep {
   nlohmann::ordered_json json() const;
 };
 
-// Returns what is known of step `step` from its batch: its examples. `shift`: LoaderOptions::shift.
+// Returns the batch of step `step` of all ranks, as the loader makes it, before mixup; images are
+// float32. `shift`: LoaderOptions::shift. `failed`: names of examples that are known to fail.
+// Throws Error(Exit::data).
+Example whole_batch(const Recipe& recipe, int64_t step, int64_t shift,
+                    const std::set<std::string>& failed = {});
+// Returns why one process of the run should not hold and save such a batch: "32768 images of
+// 224x224x3 take 18.4 GiB, more than 1 GiB". "" if it may.
+std::string too_large_to_save(const Recipe& recipe);
+
+// Returns what is known of step `step`: its examples. `batch` may be empty.
 BadStep bad_step(const Recipe& recipe, int64_t step, std::string reason, Example batch,
                  int64_t shift);
 

@@ -8,6 +8,7 @@
 //                                            "flock" for other hosts
 //   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write is tried again
 //   BVTRAIN_LOCK_BEAT=<seconds>              WorkdirLock::kBeat
+//   BVTRAIN_BATCH_LIMIT=<bytes>              the images of a bad step that a run saves at most
 // Without these variables a crash point costs two look-ups in the environment.
 #pragma once
 
@@ -68,17 +69,21 @@ inline bool is_missing(std::string_view call) {
 
 namespace crash_detail {
 
-inline std::optional<double> seconds_from(const char* variable) {
+inline std::optional<double> number_from(const char* variable) {
   const char* text = std::getenv(variable);
   return text == nullptr ? std::nullopt : std::optional(std::atof(text));
 }
 
 }  // namespace crash_detail
 
-// Return what BVTRAIN_RETRY_AFTER and BVTRAIN_LOCK_BEAT say, in seconds.
+// Return what BVTRAIN_RETRY_AFTER and BVTRAIN_LOCK_BEAT say, in seconds, and BVTRAIN_BATCH_LIMIT,
+// in bytes.
 inline std::optional<double> retry_wait() {
-  return crash_detail::seconds_from("BVTRAIN_RETRY_AFTER");
+  return crash_detail::number_from("BVTRAIN_RETRY_AFTER");
 }
-inline std::optional<double> lock_beat() { return crash_detail::seconds_from("BVTRAIN_LOCK_BEAT"); }
+inline std::optional<double> lock_beat() { return crash_detail::number_from("BVTRAIN_LOCK_BEAT"); }
+inline std::optional<double> bad_batch_limit() {
+  return crash_detail::number_from("BVTRAIN_BATCH_LIMIT");
+}
 
 }  // namespace bv

@@ -306,6 +306,43 @@ TEST_CASE("a bad step leaves a folder from which it can be repeated without data
   }
 }
 
+TEST_CASE(
+    "of a bad step whose batch is large only the names are saved, and replay reads it again") {
+  for (const int ranks : {1, 2}) {
+    INFO(ranks << " ranks");
+    const PoisonedRun f;
+    const Finished trained =
+        f.train({"--devices", fmt::format("cpu:{}", ranks), "--set", "nan=skip"},
+                {{"BVTRAIN_BATCH_LIMIT", "1000"}});
+    INFO(trained.err);
+    REQUIRE(trained.code == 0);
+    const std::string folder = only_entry(f.workdir + "/post-mortem");
+    CHECK(contains(trained.err,
+                   "the names of the bad step's examples and the weights before it are in " +
+                       folder + ", but not its batch (64 images of 8x8x1 take "));
+    CHECK_FALSE(exists(folder + "/batch.npz"));
+    const auto written = nlohmann::json::parse(read_text(folder + "/report.json"));
+    CHECK(contains(written.at("batch_left_out").get<std::string>(), "64 images of 8x8x1 take "));
+    CHECK(written.at("examples").size() == 64);
+    CHECK(written.at("bad_examples").empty());
+
+    const Finished found = run({"replay", folder});
+    INFO(found.out << found.err);
+    CHECK(found.code == 4);
+    CHECK(contains(found.out, "inputs that are not finite: "));
+    CHECK(contains(found.out, "row 300 (image)"));
+    CHECK(contains(found.out, "the first activation that is not finite in float32: conv_0\n"));
+    if (ranks == 1) continue;
+    write_npz(f.dir / "d.npz", {{"image", at::ones({500, 8, 8, 1})},
+                                {"label", at::arange(500, at::kLong).remainder(10)}});
+    const Finished changed = run({"replay", folder});
+    CHECK(changed.code == 2);
+    CHECK(contains(changed.err,
+                   "/weights: error: the run did not save the step's batch, and its "
+                   "data have other examples now\n"));
+  }
+}
+
 TEST_CASE("bad steps: three folders are kept, and names that are not UTF-8 do no harm") {
   TempFolder dir;
   const Finished ended = run(diverging(dir / "w", {"nan_limit=6"}));

@@ -195,7 +195,6 @@ class Trainer {
   // What a bad step leaves for `bvtrain replay` (trainer_post_mortem.cc).
   void keep_bad_step(int64_t step, const std::string& why, bool before);
   void write_post_mortem(int64_t step, const std::string& why, bool before);
-  Example batch_of_all_ranks(int64_t step) const;
   nlohmann::json choose_rollback(int64_t step) const;
   const Batch& next_batch(int64_t step);
   void warn_of_other_length() const;

@@ -28,27 +28,6 @@ int64_t bytes_of(const NamedTensors& tensors) {
 
 }  // namespace
 
-// Returns the global batch of a step. The batch is a pure function of the step, so this process
-// recomputes it: a step may overwrite its batch, and has only its rank's part.
-Example Trainer::batch_of_all_ranks(int64_t step) const {
-  LoaderOptions options = recipe_.loader;
-  options.rank = 0;
-  options.ranks = 1;
-  options.prefetch = 1;
-  options.pinned = false;
-  options.warns = false;
-  options.shift = position_ - first_step_ * recipe_.length.batch_size;
-  Loader loader(recipe_.data, options);
-  for (const std::string& name : skipped_.examples(recipe_.loader.section)) loader.add_failed(name);
-  loader.seek(step - 1);
-  Example batch;
-  for (const auto& [name, values] : loader.next()) batch[name] = values.clone();
-  at::Tensor& image = batch.at("image");
-  if (image.scalar_type() == at::kByte && recipe_.image_normalization)
-    image = normalize(image, *recipe_.image_normalization);
-  return batch;
-}
-
 // Every rank calls this within the step. The others wait for rank 0: the run may end right
 // afterwards, and a rank that exits ends the others too.
 void Trainer::keep_bad_step(int64_t step, const std::string& why, bool before) {
@@ -73,8 +52,15 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
     log::info("[{}] the bad step is not saved: {} has {} folders already", step, all, kMostFolders);
     return;
   }
-  BadStep bad = bad_step(recipe_, step, why, batch_of_all_ranks(step),
-                         position_ - first_step_ * recipe_.length.batch_size);
+  // The step may have overwritten its batch, and has only its rank's part of it. The batch is a
+  // pure function of the step, so this process makes all of it again.
+  const int64_t shift = position_ - first_step_ * recipe_.length.batch_size;
+  const std::string too_large = too_large_to_save(recipe_);
+  Example batch;
+  if (too_large.empty())
+    batch = whole_batch(recipe_, step, shift, skipped_.examples(recipe_.loader.section));
+  BadStep bad = bad_step(recipe_, step, why, std::move(batch), shift);
+  bad.batch_left_out = too_large;
   int64_t bytes = bytes_of(bad.batch);
   std::optional<Snapshot> weights;
   if (before && !recipe_.step->sharded()) {
@@ -85,10 +71,18 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
   // The next checkpoint also needs room.
   bv::require_room(workdir_->dir(), bytes + recipe_.step->state_bytes());
   write_bad_step(folder, bad, weights ? &*weights : nullptr);
+  const std::string command = weights ? folder : "--workdir " + workdir_->dir();
+  if (!too_large.empty()) {
+    log::info(
+        "[{}] the names of the bad step's examples{} are in {}, but not its batch ({}): `bvtrain "
+        "replay {}` reads it again",
+        step, weights ? " and the weights before it" : "", folder, too_large, command);
+    return;
+  }
   log::info(
       "[{}] the bad step's batch{} are in {}: `bvtrain replay {}` analyses them", step,
       weights ? ", its examples' names and the weights before it" : " and its examples' names",
-      folder, weights ? folder : "--workdir " + workdir_->dir());
+      folder, command);
 }
 
 }  // namespace bv
