@@ -167,9 +167,8 @@ void print_layouts(Group& group) {
 // restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
 // "KIND:RANK:STEP:1" does so after the first restart. $DIST_END_CODES "75 6" are the exit codes of
 // the ranks, which then end one after the other. $DIST_DEVICE_HANGS is a step in which all ranks
-// wait for a device that does not answer, after a collective in the same wait; $DIST_HANGS one in
-// which all ranks block without a sign of it. $DIST_SAYS are lines that rank 1 prints after its
-// first step.
+// wait for a device that does not answer. $DIST_SAYS are lines that rank 1 prints after its first
+// step.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -193,9 +192,10 @@ void steps() {
     if (now && fault[0] == "exit") _exit(6);
     if (variable("DIST_DEVICE_HANGS") == std::to_string(step)) {
       const Group::DeviceWait wait(*group, c10::Device(c10::kCUDA, 0));
-      group->barrier("inner");
+      group->barrier("inner");  // in the same wait
       pause(1000);
     }
+    // A step in which all ranks block, and nothing says that they wait.
     if (variable("DIST_HANGS") == std::to_string(step)) pause(1000);
     if (now && fault[0] == "error") {
       std::fprintf(stderr, "out/x: error: no space left\n");

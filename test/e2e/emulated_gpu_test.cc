@@ -143,23 +143,6 @@ TEST_CASE("a run on a GPU has the numbers of one on the CPU, and so have its oth
              Catch::Contains("available on cuda:0") && Catch::Contains("largest batch:"));
 }
 
-TEST_CASE("a run finds out that a fused kernel is wrong, says so, and trains without it") {
-  const Values values =
-      kVit + "sharding_strategy=replicate" + "precision=bf16" + "total_steps=4" + "evals=null";
-  const GpuRun wrong, right;
-  // The product that should add a bias omits it.
-  const Environment broken = {{"BVTRAIN_EMULATED_WRONG_EPILOGUES", "1"}};
-  const Finished finished = GpuRun::start(wrong.on("cuda:0", values), broken).wait();
-  CHECK(finished.code == 0);
-  CHECK_THAT(finished.err,
-             Catch::Contains("warning: the fused kernel for dense layers differs from LibTorch's "
-                             "operators on cuda:0, so LibTorch's are used"));
-  CHECK(right.train_on("cuda:0", values).err.find("fused kernel") == std::string::npos);
-  const std::vector<TextRow> a = metric_rows(wrong.workdir), b = metric_rows(right.workdir);
-  CHECK(std::stod(a.back().at("training_loss")) ==
-        Approx(std::stod(b.back().at("training_loss"))).epsilon(1e-2));
-}
-
 TEST_CASE("a GPU that fails while a collective is in flight ends the run with its own error") {
   const GpuRun run;
   // The third all-gather fetches the weights of the second block while the first one computes.
@@ -218,6 +201,23 @@ TEST_CASE("GPUs that all hang while the host launches a step end the run after t
   CHECK(finished.code == 7);
   CHECK_THAT(finished.err, Catch::Contains("[distributed] collective") &&
                                Catch::Contains("was joined by all ranks but did not end in"));
+}
+
+TEST_CASE("a run finds out that a fused kernel is wrong, says so, and trains without it") {
+  const Values values =
+      kVit + "sharding_strategy=replicate" + "precision=bf16" + "total_steps=4" + "evals=null";
+  const GpuRun wrong, right;
+  // The product that should add a bias omits it.
+  const Environment broken = {{"BVTRAIN_EMULATED_WRONG_EPILOGUES", "1"}};
+  const Finished finished = GpuRun::start(wrong.on("cuda:0", values), broken).wait();
+  CHECK(finished.code == 0);
+  CHECK_THAT(finished.err,
+             Catch::Contains("warning: the fused kernel for dense layers differs from LibTorch's "
+                             "operators on cuda:0, so LibTorch's are used"));
+  CHECK(right.train_on("cuda:0", values).err.find("fused kernel") == std::string::npos);
+  const std::vector<TextRow> a = metric_rows(wrong.workdir), b = metric_rows(right.workdir);
+  CHECK(std::stod(a.back().at("training_loss")) ==
+        Approx(std::stod(b.back().at("training_loss"))).epsilon(1e-2));
 }
 
 TEST_CASE("bench memory finds the largest batch of a GPU, and a larger one ends with exit code 6") {

@@ -3,8 +3,10 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "test/emulated_cuda/memory.h"
@@ -31,6 +33,13 @@ size_t memory_size() {
 int device_count() {
   const char* const count = std::getenv("BVTRAIN_EMULATED_GPUS");
   return count ? std::atoi(count) : 1;
+}
+
+void hang_if_due() {
+  static std::atomic<int> launched = 0;
+  const char* const at = std::getenv("BVTRAIN_EMULATED_HANG");
+  if (++launched != (at ? std::atoi(at) : 0)) return;
+  while (true) ::pause();
 }
 
 namespace {

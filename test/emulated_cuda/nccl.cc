@@ -3,11 +3,9 @@
 #include <ATen/core/ivalue.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -18,15 +16,6 @@
 
 namespace bv::emulation {
 namespace {
-
-// Blocks the launch of a process's n-th collective forever if $BVTRAIN_EMULATED_HANG is n. A GPU's
-// launches block when its queue is full behind a collective that hangs.
-void hang_if_due() {
-  static std::atomic<int> launched = 0;
-  const char* const at = std::getenv("BVTRAIN_EMULATED_HANG");
-  if (++launched != (at ? std::atoi(at) : 0)) return;
-  while (true) ::pause();
-}
 
 // Its wait() makes the current stream wait.
 class StreamWork : public c10d::Work {

@@ -13,6 +13,11 @@ void use_device(int index);
 int device_count();
 size_t memory_size();  // of a device, in bytes: BVTRAIN_EMULATED_GPU_MIB, or 8 GiB
 
+// Called when a collective of the device is launched. Blocks the n-th one of a process forever if
+// BVTRAIN_EMULATED_HANG is n: a GPU's launches block once its queue is full behind a collective
+// that hangs.
+void hang_if_due();
+
 // Returns the same values as a CPU tensor, at the addresses that the emulation may use.
 at::Tensor as_host(const at::Tensor& device);
 
