@@ -112,6 +112,7 @@ void TrainStep::broadcast_state() {
                      "state");
   };
   started_ = false;
+  digest_.reset();
   for (const at::Tensor& range : params_.replicated_data()) broadcast(range);
   broadcast(count_);
   if (!units_) {
@@ -133,6 +134,7 @@ std::set<std::string> TrainStep::sharded_parameters() const {
 void TrainStep::set_sharded_parameters(const std::set<std::string>& names,
                                        const std::function<at::Tensor(const std::string&)>& value) {
   started_ = false;
+  digest_.reset();
   for (const FlatParams::Slice& own : params_.slices(FlatParams::BufferKind::data)) {
     const FlatParams::Entry& entry = *own.entry;
     if (own.whole || !names.contains(entry.name)) continue;
