@@ -15,8 +15,8 @@ class UnitHooks {
   virtual ~UnitHooks() = default;
   // Called before each forward pass.
   virtual void begin() = 0;
-  // Called once at the end, after the last forward pass and its backward pass, or while an exception
-  // unwinds the stack, when it must not throw.
+  // Called once at the end, after the last forward pass and its backward pass. Also called while an
+  // exception unwinds the stack: then it must not throw.
   virtual void end() = 0;
   // Called before unit `unit` (an index into Model::units()) computes; x is its input.
   virtual void enter(int unit, const at::Tensor& x) = 0;
