@@ -59,7 +59,10 @@ void Trainer::check_same_state(int64_t step) {
 // kind, it throws Error, with Exit::internal on the ranks that differ from the majority, and with
 // Exit::peer on the others, or on all ranks if there is no majority.
 void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
-  const std::string device = device_name(recipe_.device);
+  // CPUs also round differently with other numbers of threads.
+  const std::string device =
+      device_name(recipe_.device) +
+      (recipe_.device.is_cpu() ? fmt::format(", {} threads", at::get_num_threads()) : "");
   std::vector<std::string> digests, devices, names;
   for (const std::string& text :
        group_.gather_text(fmt::format("{}\n{}\n{}", digest, device, host_name()), "states")) {
@@ -72,8 +75,9 @@ void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
     compares_states_ = false;
     if (is_rank0())
       log::warn(
-          "[{}] the ranks' copies of the weights have drifted apart, because their devices round "
-          "differently (docs/distributed.md); from now on they are not compared",
+          "[{}] the ranks' copies of the weights have drifted apart, because their devices or "
+          "their numbers of threads differ (docs/distributed.md); from now on they are not "
+          "compared",
           step);
     return;
   }
