@@ -261,6 +261,15 @@ void peek_weights(const std::string& path) {
   parts_of(names, target);
 }
 
+std::string text_beside(const std::string& path, const std::string& name) {
+  const std::string file = without_subtree(path);
+  if (is_checkpoint(file)) return "";
+  const bool folder = folder_exists(file);
+  if (!folder && "/" + fs::path(file).filename().string() != kFolderFile) return "";
+  const fs::path parent = folder ? fs::path(file) : fs::path(file).parent_path();
+  return read_file_if_any((parent / name).string(), limits::kConfigBytes).value_or("");
+}
+
 Metadata read_weights_metadata(const std::string& path) {
   Target target = split_subtree(path);
   if (is_checkpoint(target.file)) return {};

@@ -33,6 +33,12 @@ void peek_weights(const std::string& path);
 // checkpoint. Throws Error(Exit::usage).
 Metadata read_weights_metadata(const std::string& path);
 
+// Returns the text of the file `name` beside weights of timm or Hugging Face, such as config.json.
+// `path` must be a folder with a model.safetensors or that file. "" if it is another file or a
+// checkpoint, or if there is no such text. Throws Error(Exit::usage) if there are no such weights,
+// or if the text cannot be read.
+std::string text_beside(const std::string& path, const std::string& name);
+
 // Returns `path` without its ":sub/tree". Throws Error(Exit::usage) if there is no such file.
 std::string without_subtree(const std::string& path);
 

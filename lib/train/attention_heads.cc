@@ -1,46 +1,42 @@
 #include "lib/train/attention_heads.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/weights_file.h"
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
-#include "lib/util/file.h"
-#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
 
-namespace fs = std::filesystem;
+nlohmann::json parsed(const std::string& json) {
+  return nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+}
 
-// Returns the positive integer `key` of a JSON object; 0 if the text has none.
-int64_t count_in(const std::string& json, const char* key) {
-  const auto object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+// Returns the positive integer `key` of a JSON object; 0 if there is none.
+int64_t count_in(const nlohmann::json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || !object.at(key).is_number_integer()) return 0;
   return std::max<int64_t>(object.at(key).get<int64_t>(), 0);
 }
 
-// Returns the config.json beside Hugging Face's model.safetensors, "" if there is none.
-std::string config_beside(const std::string& file) {
-  const bool folder = folder_exists(file);
-  if (!folder && fs::path(file).filename() != "model.safetensors") return "";
-  const fs::path config = (folder ? fs::path(file) : fs::path(file).parent_path()) / "config.json";
-  return read_file_if_any(config.string(), limits::kConfigBytes).value_or("");
+// Returns what a config.json of Hugging Face or of timm records.
+int64_t heads_in(const nlohmann::json& config) {
+  if (const int64_t heads = count_in(config, "num_attention_heads"); heads > 0) return heads;
+  if (!config.is_object() || !config.contains("model_args")) return 0;
+  return count_in(config.at("model_args"), "num_heads");
 }
 
 }  // namespace
 
 int64_t stored_heads(const std::string& path) {
-  const std::string file = without_subtree(path);
-  if (is_checkpoint(file)) return 0;
+  if (is_checkpoint(without_subtree(path))) return 0;
   try {
     const Metadata metadata = read_weights_metadata(path);
     if (const auto timm = metadata.find("timm"); timm != metadata.end())
-      return count_in(timm->second, "num_heads");
-    return count_in(config_beside(file), "num_attention_heads");
+      return count_in(parsed(timm->second), "num_heads");
+    return heads_in(parsed(text_beside(path, "config.json")));
   } catch (const Error&) {
     return 0;  // what is beside the arrays cannot be read
   }

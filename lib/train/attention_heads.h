@@ -13,8 +13,8 @@ namespace bv {
 
 // Returns the number of heads that is recorded beside the arrays at `path`, which is as for
 // read_weights(): in the metadata of a timm file of `bvtrain export`, or in the config.json beside
-// a model.safetensors of Hugging Face. 0 if there is none. Throws Error(Exit::usage) if there is no
-// such file.
+// a model.safetensors of Hugging Face or timm (text_beside()). 0 if there is none. Throws
+// Error(Exit::usage) if there is no such file.
 int64_t stored_heads(const std::string& path);
 
 // Compares the number of heads of `file`, the weights at `path` by the names of their program, with

@@ -62,7 +62,8 @@ TEST_CASE("timm's weights are not read with another number of heads than they re
   CHECK_FALSE(contains(logged([&] { plan_weights(path, *four, {}); }), "attention heads"));
 }
 
-TEST_CASE("config.json of Hugging Face records the number of heads of the weights beside it") {
+TEST_CASE(
+    "config.json of Hugging Face or timm records the number of heads of the weights beside it") {
   const TempFolder folder;
   const NamedTensors names = {
       {"vit.embeddings.patch_embeddings.projection.weight", at::zeros({1})}};
@@ -80,7 +81,12 @@ TEST_CASE("config.json of Hugging Face records the number of heads of the weight
               "model.num_heads: 6");
   }
   CHECK(stored_heads(other) == 0);
-  for (const char* text : {"", "{", "[]", R"({"num_attention_heads": -6})"}) {
+  // timm's names the arguments of its model.
+  folder.write("config.json", R"({"architecture": "vit", "model_args": {"num_heads": 4}})");
+  CHECK(stored_heads(folder.path()) == 4);
+  CHECK(stored_heads(file) == 4);
+  for (const char* text : {"", "{", "[]", R"({"num_attention_heads": -6})", R"({"model_args": 3})",
+                           R"({"model_args": {"num_heads": "4"}})"}) {
     folder.write("config.json", text);
     CHECK(stored_heads(file) == 0);
   }
