@@ -34,11 +34,15 @@ Exit init_command(const Arguments& arguments) {
   // Checked before the work, and again when the file is written.
   if (file_exists(output))
     throw Error(Exit::usage, output, "exists already; name another --output");
-  const DataFindings found = inspect_data(given.folder);
+  DataFindings found = inspect_data(given.folder);
   std::optional<PretrainedModel> pretrained;
   if (!given.from.empty()) pretrained = inspect_weights(given.from);
   const PretrainedModel* from = pretrained ? &*pretrained : nullptr;
   const StarterRecipe recipe = choose_recipe(found, from);
+  if (from) {
+    for (const std::string& note : {from->scaling_note, from->heads_note})
+      if (!note.empty()) found.warnings.push_back(from->path + ": " + join(split(note, '\n'), " "));
+  }
   write_new_file(output, recipe_yaml(found, recipe, from, output));
   for (const std::string& line : found.warnings) log::warn("{}", line);
   if (arguments.json) {

@@ -10,6 +10,7 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
 #include "lib/export/trained_model.h"
+#include "lib/init/stored_preprocessing.h"
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/predict/predict_model.h"
 #include "lib/train/attention_heads.h"
@@ -85,11 +86,22 @@ std::string variant_of(const TransformerShape& shape) {
   return "";
 }
 
+constexpr const char* kAssumedScaling =
+    "Nothing beside the weights states how pixel values were scaled. The config scales them to\n"
+    "-1 .. 1, as for most models of big_vision and for timm's augreg. For weights that were\n"
+    "trained with ImageNet's mean and standard deviation, such as deit, write vgg_value_range.";
+
 // Returns the number of heads of a model whose kernels do not reveal it: the one that is
-// recorded beside them, or else the usual one for the width.
-int64_t hidden_heads(int64_t width, int64_t recorded, const std::string& path) {
+// recorded beside them, or else the usual one for the width, with a note.
+int64_t hidden_heads(int64_t width, int64_t recorded, const std::string& path, std::string& note) {
   if (recorded > 0 && width % recorded == 0) return recorded;
-  if (const auto usual = usual_heads(width)) return *usual;
+  if (const auto usual = usual_heads(width)) {
+    note = fmt::format(
+        "Nothing states how many attention heads the model has. The config has {}, as published\n"
+        "models of width {}. With another number the model computes nonsense.",
+        *usual, width);
+    return *usual;
+  }
   throw Error(Exit::usage, path,
               fmt::format("the number of attention heads does not follow from its width {}; write "
                           "model_name and model yourself",
@@ -101,9 +113,10 @@ PretrainedModel vit_of(const NamedTensors& given, int64_t width, int64_t recorde
   const std::string query = std::string(kBlock) + "MultiHeadDotProductAttention_0/query/bias";
   const NamedTensors unstacked = unstack_blocks(given, path);
   const auto own = unstacked.find(query);
+  PretrainedModel found;
   const int64_t heads = own != unstacked.end() && own->second.dim() == 2
                             ? own->second.size(0)
-                            : hidden_heads(width, recorded_heads, path);
+                            : hidden_heads(width, recorded_heads, path, found.heads_note);
   const Shapes wanted = {{"Transformer/encoder_norm/scale", {width}},
                          {query, {heads, width / heads}}};
   const NamedTensors tree = adapt_layout(given, wanted, path);
@@ -116,7 +129,6 @@ PretrainedModel vit_of(const NamedTensors& given, int64_t width, int64_t recorde
   const int64_t rows = shapes.side("embedding/kernel", 0),
                 columns = shapes.side("embedding/kernel", 1);
 
-  PretrainedModel found;
   found.path = path;
   found.model_name = "vit";
   found.patch = std::max(rows, columns);
@@ -250,8 +262,16 @@ PretrainedModel inspect_weights(const std::string& path) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
   // A part of a file, "two_towers.npz:img", has no file size.
-  return model_of_parameters(read_weights(path, error ? limits::kUnknownModelBytes : bytes), path,
-                             stored_heads(path));
+  PretrainedModel found = model_of_parameters(
+      read_weights(path, error ? limits::kUnknownModelBytes : bytes), path, stored_heads(path));
+  const StoredPreprocessing stored = stored_preprocessing(path, found.channels);
+  if (stored.scaling)
+    found.scaling = *stored.scaling;
+  else
+    found.scaling_note = kAssumedScaling;
+  found.crop_share = stored.crop_share;
+  found.resize_method = stored.resize_method;
+  return found;
 }
 
 }  // namespace bv

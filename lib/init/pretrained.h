@@ -22,12 +22,19 @@ struct PretrainedModel {
   ValueScaling scaling;            // of the values in its training
   bool pil = false;                // it was trained on JPEGs that PIL decoded
   std::vector<std::string> fresh;  // patterns of parameters that start fresh: the head
+  // How it was evaluated (StoredPreprocessing).
+  double crop_share = 0;
+  std::string resize_method;
+  // Sentences about what is assumed, because nothing at `path` states it; "" if it is stated. They
+  // may have several lines.
+  std::string scaling_note, heads_note;
 };
 
 // Finds out what `path` holds. It may be anything that model_init takes. A workdir, a checkpoint or
 // a file of `bvtrain export` describes its model. For weights of a vit, mlp_mixer or bit_paper by
 // big_vision, timm or Hugging Face, the model is inferred from the names and shapes of the
-// parameters. Throws Error(Exit::usage) at the path.
+// parameters, and from the files that timm and Hugging Face write beside them. Throws
+// Error(Exit::usage) at the path.
 PretrainedModel inspect_weights(const std::string& path);
 
 // The same for parameters that were read (read_weights()), for inspect_weights() and tests.

@@ -64,7 +64,8 @@ std::string length(const StarterRecipe& recipe) {
          fmt::format("total_epochs: {}\n\n", recipe.epochs);
 }
 
-std::string input(const DataFindings& found, const StarterRecipe& recipe) {
+std::string input(const DataFindings& found, const StarterRecipe& recipe,
+                  const PretrainedModel* pretrained) {
   std::string text = "input:\n";
   if (found.sliced) {
     text += comment(
@@ -81,12 +82,16 @@ std::string input(const DataFindings& found, const StarterRecipe& recipe) {
         "  ");
     text += "  skip_errors: true\n";
   }
+  if (pretrained && !pretrained->scaling_note.empty())
+    text += comment(pretrained->scaling_note, "  ");
   if (!recipe.pp_hint.empty()) text += comment(recipe.pp_hint, "  ");
   return text + "  pp: " + recipe.train_pp + kLabels + "\n\n";
 }
 
 std::string model(const StarterRecipe& recipe, const PretrainedModel* pretrained) {
-  std::string text = "model_name: " + recipe.model_name + "\nmodel: " + recipe.model + "\n";
+  std::string text;
+  if (pretrained && !pretrained->heads_note.empty()) text += comment(pretrained->heads_note);
+  text += "model_name: " + recipe.model_name + "\nmodel: " + recipe.model + "\n";
   if (!pretrained) return text + "\n";
   text += "model_init: " + yaml_text(pretrained->path) + "\n";
   std::vector<std::string> patterns;
@@ -167,7 +172,7 @@ std::string recipe_yaml(const DataFindings& found, const StarterRecipe& recipe,
   const int64_t steps = std::max<int64_t>(1, recipe.total_steps(found.train_examples));
   constexpr int64_t kEvaluations = 20, kRows = 100;
   const int64_t every = (recipe.epochs + kEvaluations - 1) / kEvaluations;
-  return head(found, recipe, output) + length(recipe) + input(found, recipe) +
+  return head(found, recipe, output) + length(recipe) + input(found, recipe, pretrained) +
          model(recipe, pretrained) + optimizer(recipe, pretrained != nullptr) +
          fmt::format(
              "log_training_steps: {}\n"

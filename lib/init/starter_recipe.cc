@@ -1,6 +1,7 @@
 #include "lib/init/starter_recipe.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lib/config/duration.h"
 #include "lib/util/error.h"
@@ -227,6 +228,19 @@ ImageSides pretrained_size(const DataFindings& found, const PretrainedModel& fro
   return {whole, whole};
 }
 
+// Returns the ops that cut out the centre for an evaluation, as timm does if it is known how.
+std::string central_crop(const PretrainedModel& from, const ImageSides& image) {
+  const std::string size = size_argument(image);
+  if (image.height != image.width) return "resize(" + size + ")";
+  const int64_t side =
+      from.crop_share > 0
+          ? static_cast<int64_t>(std::floor(static_cast<double>(image.height) / from.crop_share))
+          : image.height * 8 / 7;
+  const std::string how =
+      from.resize_method.empty() ? "" : ", \"" + from.resize_method + "\", antialias=True";
+  return fmt::format("resize_small({}{})|central_crop({})", side, how, size);
+}
+
 void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
                         const CommonOps& ops, StarterRecipe& recipe) {
   const int64_t n = found.train_examples;
@@ -243,10 +257,7 @@ void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
              fmt::format("random_affine(shift=0.08, rotate=10, scale=[0.9, 1.1]{})", ops.fill()));
   } else {
     add_op(recipe.train_pp, fmt::format("inception_crop({}, area_min=30)", size));
-    add_op(recipe.eval_pp,
-           recipe.image.height == recipe.image.width
-               ? fmt::format("resize_small({})|central_crop({})", recipe.image.height * 8 / 7, size)
-               : "resize(" + size + ")");
+    add_op(recipe.eval_pp, central_crop(from, recipe.image));
   }
   if (!grey) add_op(recipe.train_pp, "flip_lr");
   recipe.batch_size = std::min<int64_t>(n, n < 1000 ? 32 : 64);

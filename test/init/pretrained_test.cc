@@ -137,6 +137,78 @@ TEST_CASE("a file of bvtrain export tells its model, image size and values") {
             "pp, pp_fn and model_init yourself");
 }
 
+// A folder as timm or Hugging Face writes it, with a vit of two heads.
+struct VitFolder : TempFolder {
+  VitFolder() {
+    write_safetensors(*this / "model.safetensors",
+                      to_timm(parameters("vit", "{variant: mu/8, pool_type: tok}", kImages)));
+  }
+};
+
+TEST_CASE("timm's config.json tells the scaling, the evaluation's crop and the attention heads") {
+  const VitFolder dir;
+  const std::string file = dir / "model.safetensors";
+  PretrainedModel found = inspect_weights(file);
+  CHECK(found.scaling.target == ValueBounds{-1, 1});
+  CHECK(found.scaling_note.find("such as deit, write vgg_value_range") != std::string::npos);
+  CHECK(found.heads_note.find("The config has 2, as published") != std::string::npos);
+  CHECK(found.crop_share == 0);
+
+  dir.write("config.json",
+            R"({"architecture": "x", "model_args": {"num_heads": 4}, "pretrained_cfg": )"
+            R"({"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], )"
+            R"("crop_pct": 0.9, "crop_mode": "center", "interpolation": "bicubic"}})");
+  for (const std::string& path : {dir.path(), file}) {
+    found = inspect_weights(path);
+    CHECK(found.scaling.target == ValueBounds{});
+    CHECK(found.scaling.normalize == "vgg_value_range");
+    CHECK(found.scaling_note.empty());
+    CHECK(found.heads_note.empty());
+    CHECK(found.model ==
+          "{width: 32, depth: 1, mlp_dim: 128, num_heads: 4, patch_size: [8, 8], pool_type: tok}");
+    CHECK(found.crop_share == 0.9);
+    CHECK(found.resize_method == "bicubic");
+  }
+  // Old files have the keys at the top. A crop that is not of the centre is not imitated.
+  dir.write("config.json", R"({"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], )"
+                           R"("crop_pct": 1.0, "crop_mode": "squash"})");
+  found = inspect_weights(file);
+  CHECK(found.scaling.target == ValueBounds{-1, 1});
+  CHECK(found.scaling_note.empty());
+  CHECK(found.crop_share == 0);
+}
+
+TEST_CASE("preprocessor_config.json of Hugging Face tells the scaling") {
+  const VitFolder dir;
+  const auto scaling = [&](const std::string& json) {
+    dir.write("preprocessor_config.json", json);
+    const PretrainedModel found = inspect_weights(dir.path());
+    if (!found.scaling_note.empty()) return std::string("assumed");
+    return value_range_call(*found.scaling.target, {}) + found.scaling.normalize;
+  };
+  const std::string whole = value_range_call({0, 255}, {});  // leaves values from 0 to 255
+  const char* imagenet =
+      R"({"do_rescale": true, "rescale_factor": 0.00392156862745098, )"
+      R"("image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]})";
+  CHECK(scaling(imagenet) == whole + "vgg_value_range");
+  const char* clip = R"({"image_mean": [0.48145466, 0.4578275, 0.40821073], )"
+                     R"("image_std": [0.26862954, 0.26130258, 0.27577711]})";
+  CHECK(scaling(clip) == whole + "clip_value_range");
+  CHECK(scaling(R"({"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]})") ==
+        "value_range(-1, 1)");
+  CHECK(scaling(R"({"image_mean": [0, 0, 0], "image_std": [1, 1, 1]})") == "value_range(0, 1)");
+  CHECK(scaling(R"({"do_normalize": false, "image_mean": [0.5], "image_std": [0.5]})") ==
+        "value_range(0, 1)");
+  CHECK(scaling(R"({"do_rescale": false, "do_normalize": false})") == "value_range(0, 255)");
+  CHECK(scaling(R"({"image_mean": [0.5, 0.25, 0.5], "image_std": 0.25})") ==
+        whole + "vgg_value_range(mean=[127.5, 63.75, 127.5], std=[63.75, 63.75, 63.75])");
+  for (const char* nothing :
+       {"", "{", "[]", "{}", R"({"image_mean": [0.5, 0.5], "image_std": [0.5, 0.5]})",
+        R"({"image_mean": ["0.5"], "image_std": [0.5]})",
+        R"({"image_mean": [0.5], "image_std": [0]})"})
+    CHECK(scaling(nothing) == "assumed");
+}
+
 TEST_CASE("weights of which no model is known are refused") {
   const TempFolder dir;
   const std::string file = dir / "w.npz";

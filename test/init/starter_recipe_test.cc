@@ -331,6 +331,27 @@ TEST_CASE("fine-tuning takes images as the pretrained model wants them") {
         }) == "w.npz: error: takes images of 1 channels, but those of the data have 3");
 }
 
+TEST_CASE("fine-tuning evaluates as timm does, and comments say what is assumed") {
+  PretrainedModel from = pretrained_vit();
+  from.image = {224, 224};
+  const DataFindings found = photos(800, {480, 640});
+  CHECK(choose_recipe(found, &from).eval_pp ==
+        "decode|resize_small(256)|central_crop(224)|value_range(-1, 1)");
+  from.crop_share = 0.9;
+  CHECK(contains(choose_recipe(found, &from).eval_pp, "|resize_small(248)|central_crop(224)|"));
+  from.resize_method = "bicubic";
+  const StarterRecipe recipe = choose_recipe(found, &from);
+  CHECK(contains(recipe.eval_pp,
+                 "|resize_small(248, \"bicubic\", antialias=True)|central_crop(224)|"));
+  CHECK(contains(recipe.train_pp, "|inception_crop(224, area_min=30)|"));
+  CHECK_FALSE(contains(recipe_yaml(found, recipe, &from, "x.yaml"), "assumed"));
+  from.scaling_note = "The scaling\nis assumed.";
+  from.heads_note = "The heads are assumed.";
+  const std::string yaml = recipe_yaml(found, recipe, &from, "x.yaml");
+  CHECK(contains(yaml, "  # The scaling\n  # is assumed.\n"));
+  CHECK(contains(yaml, "# The heads are assumed.\nmodel_name: vit\n"));
+}
+
 TEST_CASE("the YAML is a config, with hints where the data asks for them") {
   DataFindings found = photos(400, {480, 640});
   found.classes = {{"cat\n", 300, 0}, {"dog", 100, 0}};

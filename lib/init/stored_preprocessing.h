@@ -1,0 +1,26 @@
+// How images were preprocessed for weights of timm or Hugging Face, as far as a file beside the
+// weights states it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lib/init/value_scaling.h"
+
+namespace bv {
+
+struct StoredPreprocessing {
+  std::optional<ValueScaling> scaling;  // nullopt: no file states it
+  // The share of the shorter side that timm's central crop keeps in an evaluation; 0: not stated.
+  double crop_share = 0;
+  std::string resize_method;  // of the op resize_small before that crop; "": not stated
+};
+
+// Reads timm's config.json (pretrained_cfg), or else the preprocessor_config.json of Hugging Face,
+// beside the weights at `path` (text_beside()). `channels`: of the model's images. Values that make
+// no sense count as not stated. Throws Error(Exit::usage) if there are no such weights, or if the
+// file cannot be read.
+StoredPreprocessing stored_preprocessing(const std::string& path, int64_t channels);
+
+}  // namespace bv
