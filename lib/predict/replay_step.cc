@@ -75,6 +75,7 @@ BadStep replay_step(const std::string& folder) {
   const nlohmann::json& about = meta.at("bad_step");
   BadStep bad = about.value("batch", std::string()).empty() ? read_examples_again(before, about)
                                                             : read_batch(folder, before, about);
+  bad.update = about.value("update", false);
   bad.norms = parameter_norms(*parts.model);
   bad.float32 = diagnose(*parts.model, *parts.task, bad.batch, read_mixup(config),
                          static_cast<uint64_t>(config.get<int64_t>("seed", 0)), bad.step,

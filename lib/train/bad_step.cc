@@ -80,7 +80,8 @@ class Search {
   size_t activation_ = SIZE_MAX, gradient_ = SIZE_MAX;  // their places
 };
 
-std::string origin(const Diagnosis& found) {
+// `update`: BadStep::update.
+std::string origin(const Diagnosis& found, bool update) {
   if (!found.activation.empty()) {
     return fmt::format(
         "the first activation that is not finite in float32: {}{}\n", found.activation,
@@ -94,6 +95,10 @@ std::string origin(const Diagnosis& found) {
         "square, is not\n",
         found.gradient);
   }
+  if (update) {
+    return "in float32 all activations, the loss and the gradients are finite: the update is too "
+           "large; lower lr, or let it rise more slowly\n";
+  }
   return "in float32 all activations, the loss and the gradients are finite: the step computed in "
          "a lower precision, or on another device\n";
 }
@@ -104,7 +109,7 @@ std::string BadStep::text() const {
   std::string out = fmt::format("step {}: {}\n", step, reason);
   if (!bad_examples.empty())
     out += fmt::format("inputs that are not finite: {}\n", short_list(bad_examples));
-  if (float32) out += origin(*float32);
+  if (float32) out += origin(*float32, update);
   const auto largest = std::max_element(
       norms.begin(), norms.end(),
       [](const auto& a, const auto& b) { return std::isnan(b.second) || a.second < b.second; });
@@ -119,6 +124,7 @@ nlohmann::ordered_json BadStep::json() const {
   for (const auto& [name, norm] : norms) named[name] = json_value(norm);
   nlohmann::ordered_json all = {
       {"step", step}, {"reason", reason}, {"examples", examples}, {"bad_examples", bad_examples}};
+  if (update) all["update"] = true;
   if (!batch_left_out.empty()) all["batch_left_out"] = batch_left_out;
   if (float32) {
     all["activation"] = float32->activation;
@@ -250,6 +256,7 @@ void write_bad_step(const std::string& folder, const BadStep& bad, const Snapsho
       Snapshot with_reason = *weights;  // the tensors are shared
       with_reason.meta["bad_step"] = {
           {"reason", bad.reason},
+          {"update", bad.update},
           {"examples", bad.examples},
           {"bad_examples", bad.bad_examples},
           {"batch", bad.batch.empty() ? "" : batch_checksum(temporary)}};

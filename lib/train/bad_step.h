@@ -1,5 +1,5 @@
-// A step whose loss or gradients are not finite: what is known about it, where its values come
-// from, and the folder in which a run leaves it for `bvtrain replay`.
+// A step whose loss, gradients or update are not finite: what is known about it, where its values
+// come from, and the folder in which a run leaves it for `bvtrain replay`.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,9 @@ struct Diagnosis {
 struct BadStep {
   int64_t step = 0;
   std::string reason;  // "the loss is nan; 4 of 4 gradients are not finite, ..."
+  // The loss and the gradients are finite, but not the norm of the update or that of the parameters
+  // after it.
+  bool update = false;
   // The examples of the batch in their order, and those of them whose inputs are not finite.
   std::vector<std::string> examples, bad_examples;
   // The L2 norm of each parameter before the step; NaN if it is not finite.

@@ -248,6 +248,36 @@ TEST_CASE("bvtrain replay finds the step, the examples and the activation that a
                  "has no checkpoint from which the run could be repeated\n"));
 }
 
+TEST_CASE("bvtrain replay names a step of which only the update is not finite") {
+  TempFolder dir;
+  const std::string workdir = dir / "w";
+  // Step 1 changes nothing, because the learning rate starts at 0. The square of the next update
+  // overflows.
+  const Finished diverged =
+      run(diverging(workdir, {"nan=stop", "optax_name=scale_by_adam", "lr=1e30", "evals=null",
+                              "schedule={decay_type: cosine, warmup_steps: 4}"}));
+  INFO(diverged.err);
+  REQUIRE(diverged.code == 4);
+  CHECK(contains(diverged.err, "first at step 2"));
+  const Finished found = run({"replay", "--workdir", workdir});
+  INFO(found.out << found.err);
+  CHECK(found.code == 4);
+  CHECK(contains(found.out,
+                 "step 2: l2_updates is not finite after the update; the loss and the gradients "
+                 "are\n"));
+  CHECK(contains(found.out, "the gradients are finite: the update is too large; lower lr, "));
+  const std::string folder = only_entry(workdir + "/post-mortem");
+  CHECK(folder.ends_with("/step-2"));
+  const auto report = nlohmann::json::parse(read_text(folder + "/report.json"));
+  CHECK(report.at("update") == true);
+  // The weights in it are those before the step, and give the same result.
+  for (const auto& [name, norm] : report.at("parameter_norms").items())
+    CHECK(norm.get<double>() < 1e6);
+  const Finished again = run({"replay", folder, "--json"});
+  INFO(again.err);
+  CHECK(nlohmann::json::parse(again.out) == report);
+}
+
 TEST_CASE("a bad step leaves a folder from which it can be repeated without data or checkpoints") {
   for (const std::string nan : {"stop", "skip", "rollback"}) {
     for (const int ranks : {1, 2}) {

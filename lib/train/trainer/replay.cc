@@ -1,5 +1,7 @@
 #include "lib/train/trainer/replay.h"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 
 #include "lib/ckpt/checkpointer.h"
@@ -62,12 +64,20 @@ class Rerun {
   std::optional<BadStep> advance() {
     Example batch = copy_of(loader_->next());
     ++step_;
-    recipe_.step->run(step_, copy_of(batch), /*measure=*/false);  // it may overwrite its batch
-    if (recipe_.step->skipped().empty()) return std::nullopt;
-    // Repeated in float32 after the weights are copied: batch norm changes its buffers.
-    BadStep bad = bad_step(recipe_, step_, recipe_.step->skipped(), std::move(batch), shift_);
-    bad.norms = parameter_norms(*recipe_.model);
+    // `nan: skip` keeps the weights only if the loss or a gradient is bad, not if the update is.
     weights_ = weights_before(*recipe_.model, step_, meta_);
+    recipe_.step->run(step_, copy_of(batch), /*measure=*/false);  // it may overwrite its batch
+    std::string reason = recipe_.step->skipped();
+    const std::string& after = recipe_.step->non_finite();
+    const bool update = reason.empty() && !after.empty();
+    if (update) {
+      reason = after + " is not finite after the update; the loss and the gradients are";
+      restore_weights();
+    }
+    if (reason.empty()) return std::nullopt;
+    BadStep bad = bad_step(recipe_, step_, std::move(reason), std::move(batch), shift_);
+    bad.update = update;
+    bad.norms = parameter_norms(*recipe_.model);
     bad.float32 =
         diagnose(*recipe_.model, *recipe_.task, bad.batch, mixup_, recipe_.seed, step_, ranks_);
     return bad;
@@ -77,6 +87,14 @@ class Rerun {
   Snapshot weights() { return std::move(weights_); }
 
  private:
+  void restore_weights() {
+    const c10::AutoGradMode no_grad(false);
+    for (auto& [name, values] : named_parameters(*recipe_.model))
+      values.copy_(weights_.tensors.at("params/" + name));
+    for (auto& [name, values] : named_buffers(*recipe_.model))
+      values.copy_(weights_.tensors.at("buffers/" + name));
+  }
+
   const Config config_;
   Recipe recipe_;
   int64_t step_, shift_ = 0;
