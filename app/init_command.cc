@@ -40,6 +40,7 @@ Exit init_command(const Arguments& arguments) {
   const PretrainedModel* from = pretrained ? &*pretrained : nullptr;
   const StarterRecipe recipe = choose_recipe(found, from);
   if (from) {
+    require_loadable(*from, recipe.image);
     for (const std::string& note : {from->scaling_note, from->heads_note})
       if (!note.empty()) found.warnings.push_back(from->path + ": " + join(split(note, '\n'), " "));
   }

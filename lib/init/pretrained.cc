@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -11,9 +12,13 @@
 #include "lib/config/load_config.h"
 #include "lib/export/trained_model.h"
 #include "lib/init/stored_preprocessing.h"
+#include "lib/model/meta_device.h"
+#include "lib/model/model.h"
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/predict/predict_model.h"
+#include "lib/report/log.h"
 #include "lib/train/attention_heads.h"
+#include "lib/train/weights.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 
@@ -229,6 +234,19 @@ PretrainedModel own_model(const std::string& path, bool checkpoint) {
   return found;
 }
 
+// Builds the model of the config without memory for its parameters.
+std::unique_ptr<Model> model_of_shapes(const PretrainedModel& from, const ImageSides& image) {
+  const Config keys = parse_config(from.model, from.path);
+  const MetaDevice no_memory;
+  auto model = Model::Registry::make(from.model_name, keys, Place{from.path},
+                                     ModelEnv{.num_classes = 1,
+                                              .height = image.height,
+                                              .width = image.width,
+                                              .channels = from.channels});
+  throw_problems(keys);
+  return model;
+}
+
 }  // namespace
 
 PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
@@ -248,6 +266,7 @@ PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string&
     throw Error(Exit::usage, path,
                 "its model is not known; expected weights of a vit, mlp_mixer or bit_paper "
                 "(big_vision, timm, Hugging Face), a file of `bvtrain export` or a workdir");
+  found.inferred = true;
   found.pil = is_timm(tree) || is_timm_mixer(tree) || is_timm_bit(tree) || is_hugging_face(tree);
   return found;
 }
@@ -272,6 +291,13 @@ PretrainedModel inspect_weights(const std::string& path) {
   found.crop_share = stored.crop_share;
   found.resize_method = stored.resize_method;
   return found;
+}
+
+void require_loadable(const PretrainedModel& from, const ImageSides& image) {
+  if (!from.inferred) return;
+  const auto model = model_of_shapes(from, image);
+  const log::Muted muted;  // the run says the same
+  plan_weights(from.path, *model, from.fresh);
 }
 
 }  // namespace bv

@@ -12,7 +12,8 @@
 namespace bv {
 
 struct PretrainedModel {
-  std::string path;  // for model_init
+  std::string path;       // for model_init
+  bool inferred = false;  // from the parameters, because nothing describes the model
   std::string model_name;
   std::string model;  // its arguments, a flow mapping of YAML: "{variant: B/16}"
   int64_t patch = 1;  // sides of images must be multiples of it
@@ -41,5 +42,10 @@ PretrainedModel inspect_weights(const std::string& path);
 // `recorded_heads`: what stored_heads() returns (lib/train/attention_heads.h).
 PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
                                     int64_t recorded_heads = 0);
+
+// Checks that the model of the config loads the weights, for images of these sides. Throws the
+// Error(Exit::usage) at the path with which a run would end: the file may have parameters that the
+// model lacks. A model that was not inferred is not checked.
+void require_loadable(const PretrainedModel& from, const ImageSides& image);
 
 }  // namespace bv

@@ -194,7 +194,10 @@ void to_file(spdlog::logger& file, std::string_view text, spdlog::level::level_e
   }
 }
 
+thread_local int t_muted = 0;  // objects of the class Muted
+
 void write(std::string_view text, spdlog::level::level_enum level) {
+  if (t_muted > 0) return;
   for (const std::string& line : split(text, '\n')) {
     state().console->log(level, spdlog::string_view_t(printable_lines(line)));
   }
@@ -248,6 +251,9 @@ std::string one_line(std::string text) {
     text.replace(at, 1, "\\n");
   return text;
 }
+
+Muted::Muted() { ++t_muted; }
+Muted::~Muted() { --t_muted; }
 
 void write_info(std::string_view text) { write(text, spdlog::level::info); }
 void write_note(std::string_view text) {

@@ -13,6 +13,7 @@
 #include "lib/model/model.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -207,6 +208,39 @@ TEST_CASE("preprocessor_config.json of Hugging Face tells the scaling") {
         R"({"image_mean": ["0.5"], "image_std": [0.5]})",
         R"({"image_mean": [0.5], "image_std": [0]})"})
     CHECK(scaling(nothing) == "assumed");
+}
+
+TEST_CASE("weights that the inferred model could not load are refused, as by a run") {
+  const TempFolder dir;
+  const std::string file = dir / "w.safetensors";
+  const NamedTensors good = to_timm(parameters("vit", "{variant: mu/8, pool_type: tok}", kImages));
+  write_safetensors(file, good);
+  const PretrainedModel found = inspect_weights(file);
+  // Position embeddings may be resampled. That is said by the run, not here.
+  for (const ImageSides& image : {ImageSides{32, 32}, ImageSides{64, 64}})
+    CHECK(logged([&] { require_loadable(found, image); }).empty());
+
+  NamedTensors bad = good;
+  bad["blocks.0.ls1.gamma"] = at::ones({32});
+  write_safetensors(file, bad);
+  const auto refused = [&] {
+    return error_of([&] { require_loadable(inspect_weights(file), {32, 32}); });
+  };
+  CHECK(refused() == file +
+                         ": error: not in the model: blocks.0.ls1.gamma (model_load: {dont_load: "
+                         "[PATTERN, ...]} leaves names out)");
+  // timm's class_token=False, global_pool='avg'.
+  bad = good;
+  for (const char* name : {"weight", "bias"}) {
+    bad[std::string("fc_norm.") + name] = bad.at(std::string("norm.") + name);
+    bad.erase(std::string("norm.") + name);
+  }
+  write_safetensors(file, bad);
+  CHECK(refused() == file +
+                         ": error: missing in the file: Transformer/encoder_norm/bias, "
+                         "Transformer/encoder_norm/scale; not in the model: fc_norm.bias, "
+                         "fc_norm.weight (model_load: {dont_load: [PATTERN, ...]} leaves names "
+                         "out)");
 }
 
 TEST_CASE("weights of which no model is known are refused") {
