@@ -84,6 +84,7 @@ std::string input(const DataFindings& found, const StarterRecipe& recipe,
   }
   if (pretrained && !pretrained->scaling_note.empty())
     text += comment(pretrained->scaling_note, "  ");
+  if (!recipe.size_note.empty()) text += comment(recipe.size_note, "  ");
   if (!recipe.pp_hint.empty()) text += comment(recipe.pp_hint, "  ");
   return text + "  pp: " + recipe.train_pp + kLabels + "\n\n";
 }

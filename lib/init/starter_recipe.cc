@@ -216,16 +216,28 @@ void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe
   recipe.ema = 0.99;
 }
 
-// Returns the image size for a pretrained model: that of its training, but at most 224, and less
-// for small images, where a larger size would only take time.
+// Returns the image size for a pretrained model: that of its training if the images are as large.
+// For smaller images a larger size would take time without showing more, so it is at most 224, and
+// less for images of a few pixels.
 ImageSides pretrained_size(const DataFindings& found, const PretrainedModel& from) {
   if (!from.other_sizes) return from.image;
   constexpr int64_t kUsual = 224, kForSmall = 128, kStillSmall = 64;
   const int64_t native = from.image.height > 0 ? from.image.height : kUsual;
-  const bool small = found.images.typical.shorter() <= kStillSmall;
-  const int64_t side = std::min(native, small ? kForSmall : kUsual);
+  const int64_t typical = found.images.typical.shorter();
+  const int64_t most = typical >= native ? native : typical <= kStillSmall ? kForSmall : kUsual;
+  const int64_t side = std::min(native, most);
   const int64_t whole = std::max(from.patch, side / from.patch * from.patch);
   return {whole, whole};
+}
+
+// Says why the images have another size than in the model's training; "" if they have not.
+std::string size_note(const DataFindings& found, const ImageSides& image,
+                      const ImageSides& trained) {
+  if (trained.height == 0 || image == trained) return "";
+  return fmt::format(
+      "The model was trained on images of {}. The config uses {}, as typical images of the data\n"
+      "have {}. For the larger size, which takes more time, change it in pp and pp_fn.",
+      size_text(trained), size_text(image), size_text(found.images.typical));
 }
 
 // Returns the ops that cut out the centre for an evaluation, as timm does if it is known how.
@@ -310,6 +322,7 @@ StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pr
   const bool small = std::max(images.typical.height, images.typical.width) <= kSmall;
   if (pretrained) {
     recipe.image = pretrained_size(found, *pretrained);
+    recipe.size_note = size_note(found, recipe.image, pretrained->image);
     choose_fine_tuning(found, *pretrained, ops, recipe);
   } else if (small) {
     recipe.image = images.typical;

@@ -14,6 +14,9 @@ struct StarterRecipe {
   std::string model_name;
   std::string model;  // a flow mapping of YAML
   ImageSides image;   // what the model gets
+  // Why `image` is not the size of a pretrained model's training, in lines; "" if it is, or if that
+  // is not known.
+  std::string size_note;
   // Ops, without those that make labels. The hint is a comment on the augmentation.
   std::string train_pp, eval_pp, pp_hint;
   int64_t batch_size = 0, epochs = 0;

@@ -314,8 +314,18 @@ TEST_CASE("the last op of a pp that scales images tells their range") {
 TEST_CASE("fine-tuning takes images as the pretrained model wants them") {
   PretrainedModel from = pretrained_vit();
   StarterRecipe recipe = choose_recipe(photos(800, {480, 640}), &from);
+  CHECK(recipe.image == ImageSides{384, 384});  // as in the model's training
+  CHECK(recipe.size_note.empty());
+  CHECK(contains(recipe.train_pp, "inception_crop(384, area_min=30)|flip_lr"));
+  recipe = choose_recipe(photos(800, {300, 640}), &from);
   CHECK(recipe.image == ImageSides{224, 224});
-  CHECK(contains(recipe.train_pp, "inception_crop(224, area_min=30)|flip_lr"));
+  CHECK(recipe.size_note ==
+        "The model was trained on images of 384x384. The config uses 224x224, as typical images of "
+        "the data\nhave 640x300. For the larger size, which takes more time, change it in pp and "
+        "pp_fn.");
+  CHECK(contains(recipe_yaml(photos(800, {300, 640}), recipe, &from, "x.yaml"),
+                 "\n  # The model was trained on images of 384x384. "));
+  CHECK(choose_recipe(photos(800, {28, 28}), &from).image == ImageSides{128, 128});
   CHECK(contains(choose_recipe(photos(800, {28, 28}, 1), &from).train_pp, "decode|resize(128)"));
   CHECK(choose_recipe(arrays(800, {28, 28}, 1), &from).eval_pp ==
         R"(concat(["image", "image", "image"], outkey="image")|resize(128)|value_range(-1, 1))");
