@@ -5,6 +5,7 @@
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/export/timm_file.h"
 #include "lib/export/vit_weights.h"
+#include "lib/report/log.h"
 
 namespace bv {
 namespace {
@@ -39,6 +40,14 @@ void write_vit_timm(const VitWeights& vit, const std::string& output) {
     throw Error(Exit::usage, "--format timm",
                 "the model has pool_type: '0', which takes the first patch, but timm's "
                 "VisionTransformer needs a class token for that; use npz, safetensors or onnx");
+  }
+  const int64_t rows = vit.grid_height * vit.patch_height,
+                columns = vit.grid_width * vit.patch_width;
+  if (rows != vit.image.height || columns != vit.image.width) {
+    log::warn(
+        "timm's VisionTransformer takes only images of whole patches: cut those of {}x{} to their "
+        "first {} rows and {} columns, which are all that the model uses",
+        vit.image.height, vit.image.width, rows, columns);
   }
   NamedTensors params = vit.trained.params;
   params["pos_embedding"] = vit.positions;

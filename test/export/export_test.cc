@@ -18,6 +18,7 @@
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -129,6 +130,20 @@ TEST_CASE("export: every format carries the same metadata") {
   CHECK(!metadata_of(what).contains("bvtrain.image"));
   export_weights(what, "timm", folder / "timm");
   CHECK(read_weights_metadata(folder / "timm").at("bvtrain.image") == "[32,32,3]");
+}
+
+TEST_CASE("export: timm's vit takes whole patches only, which a warning says") {
+  const MemoryFolder folder;
+  const auto told = [&](ImageSize image) {
+    return logged(
+        [&] { export_weights(trained("vit", small("vit"), image), "timm", folder / "timm"); });
+  };
+  CHECK(told({48, 64, 3}).find("whole patches") == std::string::npos);
+  CHECK(told({50, 70, 3})
+            .find("cut those of 50x70 to their first 48 rows and 64 columns, which "
+                  "are all that the model uses") != std::string::npos);
+  const Metadata metadata = read_weights_metadata(folder / "timm");
+  CHECK(metadata.at("timm").find("\"img_size\":[48,64]") != std::string::npos);
 }
 
 TEST_CASE("export: a checkpoint gives its metadata, but not class names of another number") {
