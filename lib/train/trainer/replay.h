@@ -1,6 +1,6 @@
 // `bvtrain replay --workdir D`: repeats a run from its last checkpoint, without changing it.
-// Stops at the first step with a loss, a gradient or an update that is not finite, and reports where
-// these values come from.
+// Stops at the first step with a loss, a gradient or an update that is not finite, and reports
+// where these values come from.
 #pragma once
 
 #include <cstdint>
