@@ -115,17 +115,27 @@ std::string external_address() {
   return found;
 }
 
-// Whether a connection is established within `milliseconds`.
-bool connects(const addrinfo& to, int milliseconds) {
+// Returns 0 if a connection is established within `milliseconds`, otherwise the errno value.
+int connect_error(const addrinfo& to, int milliseconds) {
   const Socket socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (socket.fd < 0) return false;
-  if (::connect(socket.fd, to.ai_addr, to.ai_addrlen) == 0) return true;
-  if (errno != EINPROGRESS) return false;
+  if (socket.fd < 0) return errno;
+  if (::connect(socket.fd, to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
   pollfd waiting{socket.fd, POLLOUT, 0};
-  if (::poll(&waiting, 1, milliseconds) != 1) return false;
+  const int ready = ::poll(&waiting, 1, milliseconds);
+  if (ready != 1) return ready < 0 ? errno : ETIMEDOUT;
   int error = 0;
   socklen_t length = sizeof(error);
-  return ::getsockopt(socket.fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+  if (::getsockopt(socket.fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  return error;
+}
+
+bool can_bind(const std::string& address) {
+  int error = 0;
+  const AddressList list = look_up(address, 0, AI_NUMERICHOST, error);
+  if (!list) return false;
+  const Socket socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket.fd >= 0 && ::bind(socket.fd, list->ai_addr, list->ai_addrlen) == 0;
 }
 
 }  // namespace
@@ -186,6 +196,21 @@ Listener listen_at(const std::string& address, int port) {
   return {socket.release(), ntohs(network)};
 }
 
+void require_connection(const std::string& address, int port) {
+  constexpr int kPatience = 5000;  // milliseconds; within a host the kernel connects at once
+  int error = 0;
+  const AddressList list = look_up(address, port, AI_NUMERICHOST, error);
+  if (!list || (error = connect_error(*list, kPatience)) == 0 || error == EINTR) return;
+  throw Error(Exit::usage, fmt::format("{}:{}", address, port),
+              fmt::format("this host cannot connect to itself: {}; is the loopback interface up? "
+                          "`ip link set lo up` starts it",
+                          std::strerror(error)));
+}
+
+std::string loopback_address() {
+  return !can_bind("127.0.0.1") && can_bind("::1") ? "::1" : "127.0.0.1";
+}
+
 bool await_listener(const std::string& address, int port, double seconds,
                     const std::function<bool()>& stop) {
   using Clock = std::chrono::steady_clock;
@@ -196,7 +221,7 @@ bool await_listener(const std::string& address, int port, double seconds,
   const AddressList list = look_up(address, port, AI_NUMERICHOST, error);
   if (!list) return false;
   for (double pause = 0.02; left() > 0; pause = std::min(1.0, pause * 1.5)) {
-    if (connects(*list, static_cast<int>(std::min(left(), 3.0) * 1000))) return true;
+    if (connect_error(*list, static_cast<int>(std::min(left(), 3.0) * 1000)) == 0) return true;
     for (double rest = pause; rest > 0 && left() > 0; rest -= kPollInterval) {
       if (stop && stop()) return false;
       const double nap = std::min({rest, left(), kPollInterval});

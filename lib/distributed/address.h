@@ -27,6 +27,14 @@ struct Listener {
 // Throws Error(Exit::usage): "10.0.0.1:29500: error: cannot listen: Address already in use; ...".
 Listener listen_at(const std::string& address, int port);
 
+// Connects once to a listener of this host. Throws Error(Exit::usage) "127.0.0.1:29500: error: this
+// host cannot connect to itself: Network is unreachable; ..." within 5 s: c10d would try for
+// minutes, deaf to signals.
+void require_connection(const std::string& address, int port);
+
+// Returns 127.0.0.1, or ::1 on a host whose loopback interface has only that address.
+std::string loopback_address();
+
 // Waits until something listens at address:port. Returns false after `seconds`, or as soon as
 // `stop` returns true.
 bool await_listener(const std::string& address, int port, double seconds,

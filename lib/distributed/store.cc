@@ -2,6 +2,7 @@
 
 #include <c10/util/Logging.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -45,6 +46,12 @@ StoreServer::StoreServer(const std::string& address, int port) : impl_(std::make
   silence_c10d_warnings();
   const Listener listener = listen_at(address, port);
   port_ = listener.port;
+  try {
+    require_connection(address, port_);
+  } catch (...) {
+    ::close(listener.fd);
+    throw;
+  }
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port_);
   options.isServer = true;

@@ -16,7 +16,8 @@ namespace bv {
 // all clients with one blocking thread, so that such a client would block it for all.
 class StoreServer {
  public:
-  // Port 0 takes a free port. Throws Error(Exit::usage) if the address can't be bound.
+  // Port 0 takes a free port. Throws Error(Exit::usage) if the address can't be bound, or
+  // if this host can't connect to it.
   StoreServer(const std::string& address, int port);
   ~StoreServer();
   int port() const { return port_; }

@@ -2,16 +2,24 @@
 #include "lib/distributed/store.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <functional>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 #include "lib/distributed/address.h"
 #include "lib/util/error.h"
+#include "lib/util/file.h"
 #include "test/distributed/workers.h"
+#include "test/support/child.h"
 
 namespace bv::test {
 namespace {
@@ -90,6 +98,67 @@ TEST_CASE("the store listens on its own address only") {
       StoreServer("192.0.2.77", 0),
       "192.0.2.77:0: error: cannot listen: Cannot assign requested address; it is not "
       "an address of this host, which should run rank 0");
+}
+
+// Runs `body` in a child with a network of its own, which has only a loopback interface that is
+// down. Skips the test if this user may not make one.
+void in_own_network(const std::function<void()>& body) {
+  constexpr int kNotAllowed = 98;
+  constexpr unsigned kPatience = 60;  // seconds
+  const int status = run_in_child([&] {
+    if (::unshare(CLONE_NEWNET) != 0) ::_exit(kNotAllowed);
+    ::alarm(kPatience);
+    body();
+  });
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotAllowed)
+    WARN("skipped: this user may not make a network");
+  else
+    CHECK(WEXITSTATUS(status) == 0);
+}
+
+// A child cannot report to Catch2: its exit status says whether `condition` holds.
+void require_in_child(bool condition) {
+  if (!condition) throw std::runtime_error("a condition of the child does not hold");
+}
+
+TEST_CASE("a store that its own host cannot reach is refused at once") {
+  in_own_network([] {
+    std::string line;
+    try {
+      const StoreServer server("127.0.0.1", 0);
+    } catch (const Error& error) {
+      line = error.what();
+      require_in_child(error.code() == Exit::usage);
+    }
+    require_in_child(line.starts_with("127.0.0.1:"));
+    require_in_child(
+        line.ends_with(": error: this host cannot connect to itself: Network is "
+                       "unreachable; is the loopback interface up? `ip link set lo "
+                       "up` starts it"));
+  });
+}
+
+TEST_CASE("the loopback address is that of IPv6 on a host without the other") {
+  CHECK(loopback_address() == "127.0.0.1");
+  if (!file_exists("/proc/sys/net/ipv6")) {
+    WARN("skipped: this kernel has no IPv6");
+    return;
+  }
+  in_own_network([] {
+    const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_flags = IFF_UP | IFF_RUNNING | IFF_LOOPBACK;
+    require_in_child(::ioctl(fd, SIOCSIFFLAGS, &request) == 0);
+    require_in_child(loopback_address() == "127.0.0.1");
+    request.ifr_addr = {};
+    request.ifr_addr.sa_family = AF_INET;
+    require_in_child(::ioctl(fd, SIOCSIFADDR, &request) == 0);  // 0.0.0.0 removes the address
+    require_in_child(loopback_address() == "::1");
+    require_in_child(local_address_towards("::1", 9) == "::1");
+    require_connection("::1", listen_at("::1", 0).port);
+  });
 }
 
 TEST_CASE("hosts that have no address are refused") {

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "lib/distributed/address.h"
 #include "lib/distributed/launch/hostlist.h"
 #include "lib/util/error.h"
 #include "lib/util/rng.h"
@@ -224,7 +225,7 @@ std::optional<RankLayout> mpi_layout(const Environment& environment,
     layout.address = *address;
     layout.port = master_port(environment, derived_port(layout.token));
   } else if (layout.local_size == layout.size && local_known && !job.empty()) {
-    layout.address = "127.0.0.1";
+    layout.address = loopback_address();
     layout.port = master_port(environment, derived_port(layout.token));
   } else {
     throw Error(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/distributed/address.h"
 #include "lib/distributed/launch/launcher_environment.h"
 #include "lib/util/error.h"
 
@@ -84,7 +85,7 @@ RankLayout layout_from_flags(const RankLayoutOptions& options, const Environment
   layout.size = layout.local_size * layout.nodes;
   layout.store_host = StoreHost::launcher;
   layout.hosts_store = layout.node == 0;
-  layout.address = "127.0.0.1";
+  layout.address = loopback_address();
   layout.token = environment.text("BVTRAIN_TOKEN", "");
   return layout;
 }
