@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -43,6 +44,12 @@ TEST_CASE("the launcher's ranks sum, and it returns 0") {
   CHECK(ended.code == 0);
   CHECK(ended.out == "ok\nlaunched: 0\n");  // only the first rank writes to stdout
   CHECK(ended.err.empty());
+}
+
+TEST_CASE("without /proc the launcher starts the path that it was started by") {
+  CHECK(own_program() == "/proc/self/exe");
+  const std::string other = own_program("/no/such/link");
+  CHECK(std::filesystem::equivalent(other, "/proc/self/exe"));
 }
 
 TEST_CASE("warnings of any rank are shown at once, and error lines of a rank that goes on later") {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -42,8 +43,9 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
 }
 
 // Runs in the child between fork and exec, where only system calls are safe.
-[[noreturn]] void exec_rank(char** argv, char** environment, const cpu_set_t* cpus,
-                            const sigset_t* blocked, int parent, int out, int err) {
+[[noreturn]] void exec_rank(const char* program, char** argv, char** environment,
+                            const cpu_set_t* cpus, const sigset_t* blocked, int parent, int out,
+                            int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Why _exit, here and below: the child is a copy of the launcher until exec. Anything else would
   // run the launcher's destructors and flush its buffers a second time.
@@ -60,7 +62,7 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
   if (out >= 0) dup2(out, STDOUT_FILENO);
   if (err >= 0) dup2(err, STDERR_FILENO);
   close_range(kFirstFreeDescriptor, ~0U, 0);
-  execve("/proc/self/exe", argv, environment);
+  execve(program, argv, environment);
   _exit(127);
 }
 
@@ -94,7 +96,16 @@ void pass_line(RankProcess& process, std::string line) {
 
 }  // namespace
 
+std::string own_program(const std::string& link) {
+  if (::access(link.c_str(), X_OK) == 0) return link;
+  const auto* name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  if (name != nullptr && ::access(name, X_OK) == 0) return name;
+  throw Error(Exit::usage, link,
+              "cannot start more processes: this link to the program is missing; mount /proc");
+}
+
 void start(RankProcess& process, const RankStart& how) {
+  const std::string program = own_program();
   std::vector<std::string> argv = how.argv, environment = merged_environment(how.environment);
   std::vector<char*> argv_pointers = pointers(argv);
   std::vector<char*> environment_pointers = pointers(environment);
@@ -113,8 +124,8 @@ void start(RankProcess& process, const RankStart& how) {
   const sigset_t blocked = stop_signals();
   process.pid = ::fork();
   if (process.pid == 0)
-    exec_rank(argv_pointers.data(), environment_pointers.data(), how.cpus.empty() ? nullptr : &cpus,
-              &blocked, parent, null, pipe[1]);
+    exec_rank(program.c_str(), argv_pointers.data(), environment_pointers.data(),
+              how.cpus.empty() ? nullptr : &cpus, &blocked, parent, null, pipe[1]);
   const int error = errno;
   if (null >= 0) ::close(null);
   if (pipe[1] >= 0) ::close(pipe[1]);

@@ -35,10 +35,15 @@ struct RankStart {
   bool quiet = false;  // drops stdout and sends stderr to us (all ranks but the first)
 };
 
-// Starts /proc/self/exe. The child gets SIGKILL when this thread ends. It has its own process
+// Returns a path that executes this program: `link`, which the kernel keeps right if the program is
+// replaced, or without it the path that this process was started by. Throws Error(Exit::usage) if
+// there is neither.
+std::string own_program(const std::string& link = "/proc/self/exe");
+
+// Starts own_program(). The child gets SIGKILL when this thread ends. It has its own process
 // group, so that Ctrl-C reaches the launcher only, which passes it on once. It has default signal
 // handling, with stop_signals() blocked, and only the standard descriptors. Throws
-// Error(Exit::memory) if no process can be created.
+// Error(Exit::memory) if no process can be created, and what own_program() throws.
 void start(RankProcess& process, const RankStart& how);
 
 // Reads what is available of its stderr. Prints its lines with "[rank 3] " before them, except
