@@ -34,6 +34,7 @@ Manifest::File write_shard(const std::string& folder, const NamedTensors& tensor
                            const Writers& writers) {
   int64_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  if (writers.before_try) writers.before_try();
   make_folders(folder);
   require_room(folder, bytes);
   const std::string name = shard_name(writers.rank, writers.ranks);

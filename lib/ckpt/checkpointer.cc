@@ -61,6 +61,7 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
 
 struct Checkpointer::Impl {
   std::string dir, run_json;
+  std::shared_ptr<const ClaimedFolder> workdir;
   CkptFolder ckpt;
   Writers writers;
   int newest_kept;
@@ -195,7 +196,10 @@ void Checkpointer::Impl::mark_best(const std::string& best, const BestPoint poin
       log::warn("[{}] {} stays as it is: the checkpoint of the best {} so far was not saved",
                 point.step, best, point.metric);
     } else {
-      retries([&] { write_best(best, ckpt.step(point.step), point); });
+      retries([&] {
+        workdir->require_there();
+        write_best(best, ckpt.step(point.step), point);
+      });
       log::write_detail(fmt::format("[{}] best checkpoint: {}", point.step, best));
     }
     best_to_retry.erase(best);
@@ -225,6 +229,7 @@ void Checkpointer::Impl::throw_failure(std::exception_ptr Impl::*failure) {
 }
 
 void Checkpointer::Impl::start() {
+  workdir->require_there();
   make_folders(ckpt.path());
   fsync_path(dir);
   for (const std::string& leftover : ckpt.leftovers(shared_id())) delete_folder(leftover);
@@ -284,8 +289,9 @@ bool Checkpointer::Impl::is_needed_for_best(int64_t step) const {
 }
 
 Checkpointer::Checkpointer(const Workdir& workdir, Writers writers, int newest_kept)
-    : impl_(new Impl{workdir.dir(), workdir.run_json(), workdir.ckpt(), std::move(writers),
-                     newest_kept}) {
+    : impl_(new Impl{workdir.dir(), workdir.run_json(), workdir.folder(), workdir.ckpt(),
+                     std::move(writers), newest_kept}) {
+  impl_->writers.before_try = [folder = workdir.folder()] { folder->require_there(); };
   check(newest_kept > 0, "{} checkpoints to keep", newest_kept);
   check(impl_->writers.ranks == 1 || !impl_->writers.id.empty(), "writers without an id");
 }

@@ -32,6 +32,8 @@ struct Writers {
   int rank = 0, ranks = 1;
   std::string id = {};     // of this start of the job: letters and digits, equal on all ranks
   double patience = 1800;  // seconds that rank 0 waits for the part files of all others
+  // Called before each try to write, which creates missing folders; may throw. Null: not called.
+  std::function<void()> before_try = nullptr;
 };
 
 }  // namespace bv

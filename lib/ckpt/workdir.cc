@@ -136,6 +136,7 @@ void Workdir::claim(double patience) {
     if (auto taken = WorkdirLock::take(dir_, lock(), patience)) lock_.emplace(std::move(*taken));
   }
   if (!lock_) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
+  remember();
   for (const std::string& path : left_behind(/*ends=*/false)) ::unlink(path.c_str());
   restore_replaced(ckpt());
 }

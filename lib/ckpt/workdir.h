@@ -39,12 +39,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lib/ckpt/claimed_folder.h"
 #include "lib/ckpt/workdir_lock.h"
 
 namespace bv {
@@ -120,6 +122,12 @@ class Workdir {
   // processes have left in the folder (lib/util/temporary_file.h), and renames back the checkpoints
   // that they were replacing (restore_replaced()).
   void claim(double patience = 0);
+  // Remembers which folder this is, for a process that uses it but does not claim it. Does nothing
+  // after claim().
+  void remember() { folder_->remember(); }
+  // The folder that was claimed. Whoever creates a folder in the workdir later, or replaces a file,
+  // first calls its require_there().
+  std::shared_ptr<const ClaimedFolder> folder() const { return folder_; }
 
   const std::string& dir() const { return dir_; }
   std::string lock() const { return dir_ + "/.lock"; }
@@ -180,6 +188,7 @@ class Workdir {
 
   std::string dir_;
   std::optional<WorkdirLock> lock_;
+  std::shared_ptr<ClaimedFolder> folder_ = std::make_shared<ClaimedFolder>(dir_, lock());
 };
 
 }  // namespace bv

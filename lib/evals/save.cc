@@ -159,6 +159,9 @@ class Save : public Evaluator {
     }
     if (context.group->rank() > 0) return;
     if (!arrays.empty()) rows = arrays.begin()->second.size(0);
+    // make_folders() would make a workdir that is gone again, without its checkpoints.
+    if (!context.workdir.empty() && !folder_exists(context.workdir))
+      throw Error(Exit::storage, context.workdir, "the workdir is gone");
     const std::string file = fill(outfile_, context.workdir, context.step);
     const std::string folder = std::filesystem::path(file).parent_path().string();
     if (!folder.empty()) make_folders(folder);

@@ -115,6 +115,8 @@ class MetricWriter::Impl {
       std::rethrow_exception(failure_);
     }
     lock.unlock();
+    // If the folder comes back, the rows are in its file: the next checkpoint can sync them.
+    if (options_.check_folder) options_.check_folder();
     try {
       fsync_path(options_.metrics_file);
     } catch (const Error& error) {
@@ -254,6 +256,7 @@ class MetricWriter::Impl {
 
   void write_report() {
     if (options_.report_file.empty()) return;
+    if (options_.check_folder) options_.check_folder();
     set_fact(report_.facts, "Written", utc_text(std::time(nullptr)));
     if (const auto peak = peak_resident_bytes()) {
       set_fact(report_.facts, "Memory", human_bytes(*peak) + ", peak of this process");

@@ -38,6 +38,10 @@ class MetricWriter {
     std::string tensorboard_dir;
     std::string report_file;
     std::string curve_file;  // the learning curve alone, as an SVG file
+    // Called before report_file and curve_file are replaced and before metrics_file is synced, by
+    // any thread. Throws Error(Exit::storage) if their folder is no longer that of the run. Null:
+    // not called.
+    std::function<void()> check_folder;
     std::string title;
     std::string config_yaml;     // the resolved config, for the report
     Facts facts;                 // where the run comes from, for the report

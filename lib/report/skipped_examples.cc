@@ -44,8 +44,10 @@ void remove_file(const std::string& file) {
 
 }  // namespace
 
-std::string SkippedExamples::open(const std::string& file, int64_t last_step) {
+std::string SkippedExamples::open(const std::string& file, int64_t last_step,
+                                  std::function<void()> check_folder) {
   file_ = file;
+  check_folder_ = std::move(check_folder);
   const std::optional<std::string> found = read_file_if_any(file);
   if (!found) return "";
   const std::string& content = *found;
@@ -103,7 +105,10 @@ void SkippedExamples::add(const SkippedExample& skipped) {
 }
 
 void SkippedExamples::write() {
-  if (!out_) out_.emplace(file_);
+  if (!out_) {
+    if (check_folder_) check_folder_();
+    out_.emplace(file_);
+  }
   out_->add(std::exchange(waiting_, ""));
   out_->flush();
   refused_ = false;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,8 +42,10 @@ class SkippedExamples {
 
   // Takes over the entries of `file` up to `last_step` and removes all others from it, damaged ones
   // with a warning. New entries are appended; without entries there is no file. Returns the entries
-  // as they are in the file. Throws Error(Exit::storage).
-  std::string open(const std::string& file, int64_t last_step);
+  // as they are in the file. `check_folder` is called before the file is created later; it throws
+  // Error(Exit::storage) if the folder is no longer that of the run. Throws Error(Exit::storage).
+  std::string open(const std::string& file, int64_t last_step,
+                   std::function<void()> check_folder = nullptr);
   // Takes over what open() has returned on another rank.
   void adopt(std::string_view lines);
 
@@ -69,6 +72,7 @@ class SkippedExamples {
   bool remember(const SkippedExample& example);
   void write();  // writes the pending lines
 
+  std::function<void()> check_folder_;
   std::string file_;     // empty: nothing is written
   std::string waiting_;  // lines not yet passed to out_
   std::optional<AppendFile> out_;

@@ -113,6 +113,7 @@ void Profile::write() {
   const int64_t busy = device_.is_cpu() ? 0 : stop_kernel_record(device_, record);
   const int64_t sent = group_.counts().bytes_sent - sent_before_;
   if (workdir_) {
+    workdir_->folder()->require_there();
     const std::string file = workdir_->trace(group_.rank());
     make_folders(file.substr(0, file.rfind('/')));
     write_file_atomically(file, trace::chrome_json(record, group_.rank()), /*sync=*/false);

@@ -185,6 +185,41 @@ TEST_CASE("saves: one may fail, but not two in a row and not the last one") {
   CHECK(steps(workdir) == std::vector<int64_t>{3, 6});
 }
 
+TEST_CASE("saves: a workdir that is gone is not made again, and one that is back is used") {
+  const TempFolder folder;
+  const std::string dir = folder / "w", moved = folder / "moved";
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  Workdir workdir(dir);
+  workdir.claim();
+  Checkpointer checkpointer(workdir, {}, /*newest_kept=*/9);
+  const auto save = [&](int64_t step) {
+    checkpointer.save(state_of(step), false);
+    checkpointer.drain();
+  };
+  const auto is_gone = [&](const std::string& line) {
+    return line.starts_with(dir + ": error: the workdir is gone: ");
+  };
+  save(1);
+  fs::rename(dir, moved);
+  save(2);
+  CHECK_FALSE(file_exists(dir));
+  fs::rename(moved, dir);
+  save(3);
+  fs::rename(dir, moved);
+  fs::create_directory(dir);  // as an unmounted file system leaves
+  save(4);
+  CHECK(is_gone(error_of([&] { save(5); }, Exit::storage)));
+  CHECK(fs::is_empty(dir));
+  checkpointer.mark_best("", {"val/loss", false, 3, 0.5});
+  CHECK(is_gone(error_of([&] { checkpointer.wait(); }, Exit::storage)));
+  CHECK(fs::is_empty(dir));
+  CHECK(is_gone(error_of([&] { Checkpointer(workdir).start(); }, Exit::storage)));
+  CHECK(fs::is_empty(dir));
+  fs::remove(dir);
+  fs::rename(moved, dir);
+  CHECK(steps(workdir) == std::vector<int64_t>{1, 3});
+}
+
 TEST_CASE("saves: without its rows a checkpoint is not committed") {
   const TempFolder folder;
   const Workdir workdir(folder.path());

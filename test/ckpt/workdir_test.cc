@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -104,6 +105,42 @@ TEST_CASE("workdir: a disk that is full is a storage error from the first write 
   CHECK(error_of([&] { Workdir(folder / "a/x").claim(); }, Exit::storage) ==
         folder / "a/x: error: cannot make the folder: No space left on device");
   ::umount((folder / "a").c_str());
+}
+
+TEST_CASE("workdir: a run notices that its folder is gone or is another one") {
+  const MemoryFolder folder;
+  const std::string dir = folder / "w", moved = folder / "moved";
+  Workdir workdir(dir);
+  const std::shared_ptr<const ClaimedFolder> claimed = workdir.folder();
+  const auto line = [&] { return error_of([&] { claimed->require_there(); }, Exit::storage); };
+  CHECK(line() == "");  // not claimed yet
+  workdir.claim();
+  CHECK(line() == "");
+  const std::string gone =
+      dir +
+      ": error: the workdir is gone: it was moved, deleted or unmounted during the run; put it "
+      "back before you start the run again, which would otherwise begin at step 0";
+  fs::rename(dir, moved);
+  CHECK(line() == gone);
+  fs::create_directory(dir);
+  CHECK(line() == gone);
+  Workdir(dir).claim();  // by another run, which ends
+  CHECK(line() == gone);
+  fs::remove_all(dir);
+  std::ofstream(dir) << "a file";
+  CHECK(line() == gone);
+  fs::remove(dir);
+  fs::rename(moved, dir);
+  CHECK(line() == "");
+  fs::remove(workdir.lock());  // the folder is the same
+  CHECK(line() == "");
+  fs::create_symlink(dir, moved);
+  Workdir rank(moved);  // of another rank, which does not claim it
+  rank.remember();
+  fs::rename(dir, folder / "away");
+  CHECK(error_of([&] { rank.folder()->require_there(); }, Exit::storage).starts_with(moved));
+  fs::remove_all(folder / "away");
+  CHECK(line() == gone);
 }
 
 TEST_CASE("workdir: committed steps and DONE") {

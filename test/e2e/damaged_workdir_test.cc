@@ -108,6 +108,26 @@ TEST_CASE("a run whose checkpoints are gone does not silently start again") {
   CHECK(f.steps() == std::vector<std::string>{"0", "1", "2", "4", "6", "8", "10", "12"});
 }
 
+TEST_CASE("a run whose workdir is moved away ends, and leaves nothing where it was") {
+  const Fixture f;
+  Child child(f.args({"--set", "total_steps=10000000"}), {{"BVTRAIN_RETRY_AFTER", "0"}});
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/LAST"));
+  const std::string moved = f.dir / "moved";
+  fs::rename(f.workdir, moved);
+  fs::create_directory(f.workdir);  // as an unmounted file system leaves
+  const Finished ended = child.wait(60);
+  INFO(ended.err);
+  CHECK(ended.code == 5);
+  CHECK(contains(ended.err,
+                 f.workdir +
+                     ": error: the workdir is gone: it was moved, deleted or unmounted during the "
+                     "run; put it back before you start the run again, which would otherwise "
+                     "begin at step 0\n"));
+  CHECK(fs::is_empty(f.workdir));
+  CHECK_FALSE(exists(moved + "/result.json"));
+  CHECK(Checkpointer::load(moved).step > 0);
+}
+
 TEST_CASE("a run that was killed before its first checkpoint starts again") {
   const Fixture f;
   const Finished killed = f.train({}, {{"BVTRAIN_CRASH_AT", "ckpt.shard_written:1"}});

@@ -3,15 +3,18 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/report/metric_writer_support.h"
+#include "test/support/variable.h"
 
 namespace {
 
@@ -23,6 +26,7 @@ using bv::read_file;
 using bv::test::add_row;
 using bv::test::options_in;
 using bv::test::TempFolder;
+using bv::test::Variable;
 
 }  // namespace
 
@@ -227,6 +231,29 @@ TEST_CASE(
   CHECK(page.find("<div class=\"value\">0.0625</div><div class=\"note\">best 0.125 at step 1<") !=
         std::string::npos);
   CHECK(page.find("Confusion matrix") != std::string::npos);
+}
+
+TEST_CASE("no report is written into a folder that is not the run's any more") {
+  const TempFolder scratch;
+  MetricWriter::Options options = options_in(scratch);
+  const std::string report = options.report_file;
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  std::atomic<bool> gone = false;
+  options.check_folder = [&] {
+    if (gone) throw Error(bv::Exit::storage, "w", "the workdir is gone");
+  };
+  MetricWriter writer(std::move(options));
+  add_row(writer, 1, 0.5);
+  writer.write_report();
+  writer.flush();
+  CHECK(bv::file_exists(report));
+  std::filesystem::remove(report);
+  gone = true;
+  const std::function<void()> rows = writer.row_barrier();
+  CHECK_THROWS_WITH(rows(), "w: error: the workdir is gone");
+  writer.write_report();
+  CHECK_THROWS_WITH(writer.flush(), "w: error: the workdir is gone");
+  CHECK_FALSE(bv::file_exists(report));
 }
 
 TEST_CASE("closing writes a report that was asked for in a row that never ended") {

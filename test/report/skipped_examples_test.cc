@@ -103,6 +103,23 @@ TEST_CASE("a list of skipped examples that cannot be created is created later") 
   CHECK(warnings() == 2);
 }
 
+TEST_CASE("a list of skipped examples is not created in a folder that is not the run's any more") {
+  const TempFolder dir;
+  const std::string file = dir / "s.jsonl";
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0");
+  bool gone = true;
+  SkippedExamples skipped;
+  skipped.open(file, -1, [&] {
+    if (gone) throw Error(Exit::storage, "w", "the workdir is gone");
+  });
+  skipped.add({"input", 3, "train/cat/1.jpg", "no end"});
+  CHECK(error_of([&] { skipped.sync(); }, Exit::storage) == "w: error: the workdir is gone");
+  CHECK_FALSE(file_exists(file));
+  gone = false;
+  skipped.sync();
+  CHECK(read_file(file) == kCat);
+}
+
 TEST_CASE("a restart keeps the skipped examples up to its checkpoint") {
   const TempFolder dir;
   const std::string file = dir / "s.jsonl";

@@ -50,7 +50,11 @@ double Trainer::clock_start() const {
 Exit Trainer::run(std::optional<Group::Phase>& start) {
   if (recipe_.nan_rolls_back && !workdir_)
     throw Error(Exit::usage, "nan: rollback", "needs a --workdir for the checkpoints to return to");
-  if (workdir_) log::open_file(workdir_->log(group_.rank()));
+  if (workdir_) {
+    workdir_->folder()->require_there();  // after `nan: rollback`, long after it was claimed
+    log::open_file(workdir_->log(group_.rank()));
+    workdir_->remember();  // on the ranks that have not claimed it
+  }
   log::info("Hello from process {} holding 1/{} devices and writing to workdir {}.", group_.rank(),
             group_.size(), workdir_ ? workdir_->dir() : "(none)");
   log::write_detail(recipe_.config.yaml());
@@ -122,6 +126,7 @@ void Trainer::open_metrics() {
     options.tensorboard_dir = workdir_->tensorboard();
     options.report_file = workdir_->report();
     options.curve_file = workdir_->learning_curve();
+    options.check_folder = [folder = workdir_->folder()] { folder->require_there(); };
     options.title = workdir_->dir();
     options.config_yaml = resolved_yaml(recipe_.config);
     options.facts = facts();

@@ -192,6 +192,7 @@ void Trainer::record_failure(Exit code, const std::string& line) noexcept {
     log::warn("{}", error.what());
   }
   try {
+    workdir_->folder()->require_there();
     write_file_atomically(workdir_->result(), result_json(result(code, line)));
   } catch (const std::exception& error) {
     log::warn("{}", error.what());

@@ -46,6 +46,7 @@ void Trainer::keep_bad_step(int64_t step, const std::string& why, bool before) {
 
 // `before`: the weights are still those from before the step.
 void Trainer::write_post_mortem(int64_t step, const std::string& why, bool before) {
+  workdir_->folder()->require_there();
   const std::string folder = workdir_->post_mortem(step);
   const std::string all = std::filesystem::path(folder).parent_path();
   if (!file_exists(folder) && folders_in(all) >= kMostFolders) {

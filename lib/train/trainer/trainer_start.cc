@@ -312,7 +312,8 @@ void Trainer::warn_of_lost_rows() const {
 void Trainer::open_skipped() {
   std::string lines;
   if (workdir_ && is_rank0())
-    lines = skipped_.open(workdir_->skipped(), resumed_here_ ? first_step_ : -1);
+    lines = skipped_.open(workdir_->skipped(), resumed_here_ ? first_step_ : -1,
+                          [folder = workdir_->folder()] { folder->require_there(); });
   lines = group_.gather_text(lines, "skipped examples").at(0);
   if (!is_rank0()) skipped_.adopt(lines);
   metrics_->skipped(skipped_.summaries());

@@ -1,0 +1,39 @@
+// Whether a run's folder is still where the run has claimed it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "lib/util/descriptor.h"
+
+namespace bv {
+
+// The folder of a workdir as the run has claimed it. A folder can be moved, deleted or unmounted
+// while its run goes on. A run that then created its path again would leave a new, empty workdir
+// there, and the next start would begin at step 0 without a word.
+class ClaimedFolder {
+ public:
+  // `lock`: the file in the folder that names the run (WorkdirLock).
+  ClaimedFolder(std::string dir, std::string lock) : dir_(std::move(dir)), lock_(std::move(lock)) {}
+
+  // Remembers which folder has the path now; later calls do nothing. The first call must come
+  // before other threads use this object.
+  void remember();
+  // Throws Error(Exit::storage) "D: error: the workdir is gone: ..." if the path names another
+  // folder by now, or none. Does nothing before remember(). Any thread may call it.
+  void require_there() const;
+
+ private:
+  bool is_there() const;
+
+  std::string dir_, lock_;
+  std::unique_ptr<const Descriptor> open_;  // keeps the kernel from reusing the inode's number
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  std::string holder_;
+};
+
+}  // namespace bv
