@@ -17,6 +17,7 @@
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/predict/predict_model.h"
 #include "lib/report/log.h"
+#include "lib/report/muted.h"
 #include "lib/train/attention_heads.h"
 #include "lib/train/weights.h"
 #include "lib/util/limits.h"

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "lib/config/duration.h"
+#include "lib/report/muted.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/printable.h"

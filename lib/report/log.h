@@ -27,15 +27,6 @@ void set_rank(int rank);
 void open_file(const std::string& file);
 void flush();  // of the file
 
-// While an object of this class exists, the messages of this thread are dropped: for a rehearsal of
-// work that logs them itself.
-class Muted {
- public:
-  Muted();
-  ~Muted();
-  Muted(const Muted&) = delete;
-};
-
 // Texts that may have several lines:
 void write_info(std::string_view text);
 void write_note(std::string_view text);  // "NOTE: text", with NOTE in yellow on a terminal

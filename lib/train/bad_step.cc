@@ -247,7 +247,7 @@ Snapshot weights_before(const Model& model, int64_t step, nlohmann::json meta) {
 }
 
 void write_bad_step(const std::string& folder, const BadStep& bad, const Snapshot* weights) {
-  const std::string temporary = folder + ".tmp", old = folder + ".old";
+  const std::string temporary = folder + ".tmp";
   delete_folder(temporary);
   try {
     make_folders(temporary);
@@ -264,7 +264,7 @@ void write_bad_step(const std::string& folder, const BadStep& bad, const Snapsho
       write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
     }
     write_file_atomically(temporary + "/" + kBadStepReport, json_text(bad.json(), 2) + "\n");
-    move_folder(temporary, folder, old);
+    move_folder(temporary, folder);
   } catch (...) {
     delete_folder(temporary);
     throw;
