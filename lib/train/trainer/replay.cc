@@ -71,7 +71,7 @@ class Rerun {
     const std::string& after = recipe_.step->non_finite();
     const bool update = reason.empty() && !after.empty();
     if (update) {
-      reason = after + " is not finite after the update; the loss and the gradients are";
+      reason = after + " is not finite, but the loss and the gradients are";
       restore_weights();
     }
     if (reason.empty()) return std::nullopt;
