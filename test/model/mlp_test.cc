@@ -62,7 +62,9 @@ void check_against_formula(const Sizes& sizes) {
       CHECK(found[i] < bound);
     }
   };
-  check(at::kFloat, true, 5e-6);
+  // The second sum has `hidden` terms. Rounding errors of a sum in sequence grow with their root.
+  const double longest = std::sqrt(static_cast<double>(sizes.hidden));
+  check(at::kFloat, true, std::max(5e-6, longest * 0x1p-24));
   check(at::kBFloat16, true, 0x1p-7);
   if (kOver == Over::tokens) check(at::kBFloat16, false, 0x1p-5);
 }
