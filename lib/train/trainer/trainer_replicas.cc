@@ -73,6 +73,7 @@ void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
   }
   if (std::count(devices.begin(), devices.end(), device) < group_.size()) {
     compares_states_ = false;
+    digest_.reset();  // of this step: the next control word would tell it once more
     if (is_rank0())
       log::warn(
           "[{}] the ranks' copies of the weights have drifted apart, because their devices or "
