@@ -13,7 +13,7 @@ source "$root/scripts/grid.sh" || exit 2
 
 workdir=$(grid_option workdir "${BVTRAIN_WORKDIR:-}" "$@")
 [[ -n $workdir ]] || { echo "usage: scripts/cron.sh --config F --workdir D [ARGS...]" >&2; exit 2; }
-[[ " $* " != *" --cleanup "* ]] ||
+[[ " $* " != *" --cleanup"[=\ ]* ]] ||
   grid_fail "--cleanup would remove the finished run, and the next call would train again"
 # Not created here: after a reboot its disk may not be mounted yet, and a second run would start there.
 [[ -d $workdir ]] || grid_fail "no folder $workdir: make it once, or mount its disk"
@@ -30,21 +30,34 @@ finished=$workdir/.cron.finished state=$(grid_state "$@")
 exec 9>"$workdir/.cron.lock" || exit 5
 flock -n 9 || exit $(($? == 1 ? 0 : 5))  # 1: another process has the lock
 # A manually started run holds bvtrain's own lock.
-in_use() { [[ -e $workdir/.lock ]] && ! flock -n "$workdir/.lock" true; }
+in_use() {
+  [[ -f $workdir/.lock ]] || return 1
+  flock -n "$workdir/.lock" true 2>/dev/null
+  [[ $? == 1 ]]
+}
 in_use && exit 0
 
-log=$workdir/cron.log
-printf '%s start\n' "$(date -u +%FT%TZ)" >>"$log"
-"$bvtrain" "$@" >>"$log" 2>&1
+log=$workdir/cron.log last=$workdir/ckpt/LAST
+exec 8>>"$log" || exit 5
+saved=$(cat "$last" 2>/dev/null)
+printf '%s start\n' "$(date -u +%FT%TZ)" >&8
+"$bvtrain" "$@" >&8 2>&1 8>&-
 code=$?
-printf '%s end, code %d\n' "$(date -u +%FT%TZ)" "$code" >>"$log"
+printf '%s end, code %d\n' "$(date -u +%FT%TZ)" "$code" >&8
+# A process that the kernel cannot end keeps the lock, and with it all later calls from starting.
+exec 9>&-
+flock -n "$workdir/.cron.lock" true
+[[ $? != 1 ]] ||
+  echo "a process of the run did not end. Nothing is started until it is gone; perhaps the machine must be restarted"
 # bvtrain takes its lock after it has opened the data. A manual start may have been faster.
 [[ $code == 2 ]] && in_use && exit 0
 
-# The next call may succeed, so it continues, but not forever. 7: another process of the run failed.
-# 137: the run was killed, perhaps because memory was short. 2: after a reboot the disk of the data may
-# not be mounted yet; a new run would rather have a wrong config.
+# The next call may succeed, so it continues, but not forever: it counts the failures since the last
+# checkpoint. 7: another process of the run failed. 137: the run was killed, perhaps because memory was
+# short. 2: after a reboot the disk of the data may not be mounted yet; in a new run, code 2 more likely
+# means a wrong config.
 failures=$workdir/.cron.failures
+[[ $(cat "$last" 2>/dev/null) == "$saved" ]] || rm -f "$failures"
 if [[ $code == 7 || $code == 137 || ($code == 2 && -e $workdir/run.json) ]]; then
   echo "$code" >>"$failures"
   [[ $(wc -l <"$failures") -ge 5 ]] || exit 0

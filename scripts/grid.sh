@@ -41,13 +41,17 @@ grid_option() {
 # grid_state ARGS...: prints the arguments of bvtrain, and a checksum of the config that they name and
 # of each file that it includes.
 grid_state() {
-  local file included count
+  local file included name count
   file=$(grid_option config "${BVTRAIN_CONFIG:-}" "$@")
   grid_quote "$@"
   for ((count = 0; count < 20; ++count)); do # files may include each other
     [[ -f $file && -r $file ]] || return 0
     printf '%s %s\n' "$file" "$(cksum <"$file")"
-    included=$(sed -nE "s/^include:[[:space:]]+['\"]?([^'\"#]*[^'\"#[:space:]]).*/\1/p" "$file")
+    included=$(sed -nE "/^[{[:space:]]*['\"]?include['\"]?[[:space:]]*:/{
+      s/^[^:]*:[[:space:]]*//; s/^\"([^\"]*)\".*/\1/; s/^'([^']*)'.*/\1/; s/[[:space:]]*([,}#].*)?\$//; p; q; }" "$file")
+    while [[ $included =~ \$\{([A-Za-z_][A-Za-z0-9_]*)\} ]]; do
+      name=${BASH_REMATCH[1]} && included=${included//"${BASH_REMATCH[0]}"/${!name:-}}
+    done
     [[ -n $included ]] || return 0
     [[ $included == /* ]] || included=$(dirname "$file")/$included
     file=$included
@@ -70,7 +74,7 @@ grid_parse() {
         shift $((2 + grid_sizes[-1])) ;;
       --workdir | --workdir=*)
         grid_fail "give --out DIR in place of --workdir: each point gets its own workdir in it" ;;
-      --cleanup) grid_fail "--cleanup would remove the results: the next call would train again" ;;
+      --cleanup | --cleanup=*) grid_fail "--cleanup would remove the results: the next call would train again" ;;
       *) grid_rest+=("$1") && shift ;;
     esac
   done
@@ -162,6 +166,7 @@ grid_note_end() {
   case $2 in
     2) ;;
     0 | 75 | 129 | 130 | 137 | 143) rm -f "$1/FAILED" ;;
+    5) [[ ! -d $1 ]] || echo "$2" >"$1/FAILED" ;; # the workdir may be gone; it must not be made again
     *) mkdir -p "$1" && echo "$2" >"$1/FAILED" ;;
   esac
 }

@@ -54,7 +54,8 @@ if [[ -e $here/pack.txz ]]; then  # unpacked once per machine
   if [[ ! -e $unpacked ]]; then
     fresh=$(mktemp -d /tmp/bvtrain-gpu-XXXXXX) || exit 2
     python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/pack.txz" "$fresh" &&
-      mv -T "$fresh" "$unpacked" || { rm -rf "$fresh"; exit 2; }
+      mv -T "$fresh" "$unpacked" || rm -rf "$fresh"
+    [[ -e $unpacked ]] || exit 2 # another call may have been faster
   fi
   [[ -O $unpacked ]] || { echo "gpu.sh: $unpacked belongs to another user" >&2; exit 2; }
   here=$unpacked

@@ -7,7 +7,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 rounds=${1:-5} other=${2:-} epochs=${EPOCHS:-60}
 bvtrain=$root/build/release/bvtrain
-work=$(mktemp -d) && trap 'rm -rf "$work"; kill $(jobs -p) 2>/dev/null || true' EXIT
+work=$(mktemp -d) && trap 'pkill -P $$ || true; wait; rm -rf "$work"' EXIT
 
 train() {  # BINARY NAME
   "$1" --config "$root/configs/digits_cnn.yaml" --set total_epochs="$epochs" --workdir "$work/$2" >"$work/$2.log" 2>&1 ||

@@ -65,7 +65,11 @@ TEST_CASE("cron.sh tells if a failure that may pass happens again and again") {
     const std::string fail = fmt::format("exit {}", code);
     for (int i = 0; i < 4; ++i) CHECK(cron.mail(fail, 0).empty());
     CHECK(cron.mail("exit 0", 0).empty());  // it has recovered
-    for (int i = 0; i < 4; ++i) CHECK(cron.mail(fail, 0).empty());
+    // Failures with a checkpoint between them do not add up.
+    const std::string saves =
+        "mkdir -p " + cron.workdir + "/ckpt; date +%N >" + cron.workdir + "/ckpt/LAST; ";
+    for (int i = 0; i < 6; ++i) CHECK(cron.mail(saves + fail, 0).empty());
+    for (int i = 0; i < 3; ++i) CHECK(cron.mail(fail, 0).empty());
     CHECK(contains(cron.mail(fail, code), fmt::format("bvtrain ended with code {}", code)));
   }
   CHECK(contains(Cron().mail("exit 2", 2), "bvtrain ended with code 2"));  // a new run
@@ -73,7 +77,7 @@ TEST_CASE("cron.sh tells if a failure that may pass happens again and again") {
 
 TEST_CASE("cron.sh starts a finished run only if its arguments or its config have changed") {
   const Cron cron;
-  cron.dir.write("c.yaml", "include: base.yaml\n");
+  cron.dir.write("c.yaml", "\"include\" : \"base.yaml\"  # as bvtrain reads it\n");
   cron.dir.write("base.yaml", "total_steps: 5\n");
   const std::string finish = "touch " + cron.workdir + "/DONE";
   for (int i = 0; i < 2; ++i) CHECK(cron.mail(finish, 0).empty());
@@ -98,7 +102,14 @@ TEST_CASE("cron.sh makes no workdir, and tells in every call that it cannot writ
   CHECK_FALSE(exists(cron.workdir));
   cron.dir.make("run/.cron.lock");  // a folder cannot be written
   for (int i = 0; i < 2; ++i) CHECK(contains(cron.mail("exit 0", 5), "/run/.cron.lock: "));
-  CHECK(cron.starts() == 0);
+  std::filesystem::remove(cron.dir / "run/.cron.lock");
+  cron.dir.make("run/cron.log");
+  CHECK(contains(cron.mail("exit 0", 5), "/run/cron.log: "));
+  CHECK_FALSE(exists(cron.workdir + "/FAILED"));
+  std::filesystem::remove(cron.workdir + "/cron.log");
+  cron.dir.make("run/.lock");  // no lock of bvtrain, which says so itself
+  CHECK(contains(cron.mail("exit 2", 2), "bvtrain ended with code 2"));
+  CHECK(cron.starts() == 1);
 }
 
 TEST_CASE("cron.sh leaves a run alone that still goes, whoever has started it") {
@@ -144,13 +155,26 @@ TEST_CASE("cron.sh leaves a run alone that is started by hand while bvtrain open
   CHECK_FALSE(exists(cron.workdir + "/FAILED"));
 }
 
+TEST_CASE("cron.sh tells of a process that the run has left behind") {
+  const Cron cron;
+  REQUIRE(::mkfifo((cron.dir / "fifo").c_str(), 0600) == 0);
+  const std::string mail = cron.mail("(read line <" + (cron.dir / "fifo") + ") & exit 7", 0);
+  CHECK(contains(mail, "a process of the run did not end. Nothing is started until it is gone"));
+  const int fifo = ::open((cron.dir / "fifo").c_str(), O_RDWR);
+  REQUIRE(::write(fifo, "\n", 1) == 1);
+  REQUIRE(wait_until([&] { return processes_with(cron.dir / "bvtrain").empty(); }));
+  ::close(fifo);
+}
+
 TEST_CASE("cron.sh refuses --cleanup") {
   const Cron cron;
-  const Finished end = cron.start("exit 0", {"--cleanup"}).wait();
-  CHECK(end.code == 2);
-  CHECK(end.err ==
-        "cron.sh: error: --cleanup would remove the finished run, and the next call would train "
-        "again\n");
+  for (const char* option : {"--cleanup", "--cleanup=true"}) {
+    const Finished end = cron.start("exit 0", {option}).wait();
+    CHECK(end.code == 2);
+    CHECK(end.err ==
+          "cron.sh: error: --cleanup would remove the finished run, and the next call would train "
+          "again\n");
+  }
   CHECK(cron.starts() == 0);
 }
 

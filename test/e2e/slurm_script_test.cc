@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 
 #include "lib/util/file.h"
 #include "test/support/binary.h"
@@ -14,6 +15,9 @@ namespace {
 struct Job {
   TempFolder dir;
   std::string arguments = "--config c.yaml --workdir run";
+  std::string during;  // what else srun does
+
+  Job() { dir.make("run"); }
 
   void program(const std::string& name, const std::string& text) const {
     write(dir / name, "#!/bin/bash\n" + text);
@@ -24,8 +28,8 @@ struct Job {
   int end(const std::string& said, int code, const std::string& more = "") const {
     dir.make("tmp");
     program("srun", "echo \"$@\" >" + (dir / "srun-args") + "\nls $TMPDIR >" + (dir / "in-tmp") +
-                        "\necho step 3\nprintf '" + said + "' >&2\nexit " + std::to_string(code) +
-                        "\n");
+                        "\n" + during + "\necho step 3\nprintf '" + said + "' >&2\nexit " +
+                        std::to_string(code) + "\n");
     program("scontrol", "echo \"$@\" >>" + (dir / "requeued") + "\n");
     write(dir / "requeued", "");
     const std::string line =
@@ -89,11 +93,21 @@ TEST_CASE("a slurm job is requeued three times in a row after failures, after 75
   CHECK_FALSE(requeued("", 7, 54));
   CHECK(requeued("", 75, 55));  // it has saved
   CHECK(requeued("", 7, 56));
-  // A job that never gets far enough to save would be requeued forever.
+  // Failures with a checkpoint between them are not "in a row".
+  for (int restarts = 57; restarts < 63; ++restarts) {
+    job.during = "mkdir -p run/ckpt; echo " + std::to_string(restarts) + " >run/ckpt/LAST";
+    CHECK(requeued("", 7, restarts));
+  }
+  job.during = "";
+  // Without a limit, a job that is always stopped before its first save would be requeued forever.
   const std::string unsaved = "Stopped by the time limit; nothing was saved\\n";
   for (int restarts = 0; restarts < 4; ++restarts)
     CHECK(requeued(unsaved, 75, restarts) == (restarts < 3));
   CHECK(requeued(unsaved, 75, 0));  // submitted again
+  // A run whose workdir has disappeared would begin at step 0.
+  std::filesystem::remove_all(job.dir / "run");
+  CHECK_FALSE(requeued(exited("n0: task 0", 5), 5, 0));
+  CHECK_FALSE(exists(job.dir / "run"));
   // There is nothing to continue without a workdir.
   job.arguments = "--config c.yaml";
   CHECK_FALSE(requeued("", 7, 0));
