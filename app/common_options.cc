@@ -1,0 +1,38 @@
+#include "app/common_options.h"
+
+#include <fmt/format.h>
+
+#include "lib/util/parse_count.h"
+
+namespace bv {
+
+CLI::Validator integer_from(int64_t least) {
+  return {[least](std::string& text) -> std::string {
+            const auto number = parse_count(text);
+            if (number && *number >= least) return "";
+            return fmt::format("'{}' is not an integer of at least {}", text, least);
+          },
+          ""};
+}
+
+void add_set(CLI::App& app, std::vector<std::string>& sets, const std::string& help) {
+  app.add_option_function<std::vector<std::string>>(
+         "--set",
+         [&sets](const std::vector<std::string>& given) {
+           sets.insert(sets.end(), given.begin(), given.end());
+         },
+         help)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+CLI::Option* add_device(CLI::App& app, Arguments& out, const std::string& task) {
+  return app.add_option("--devices", out.devices,
+                        fmt::format("device that {}: auto, cpu, cuda or cuda:N", task));
+}
+
+void add_json(CLI::App& app, Arguments& out) {
+  app.add_flag("--json", out.json, "print a JSON object instead of text");
+}
+
+}  // namespace bv
