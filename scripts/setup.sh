@@ -80,7 +80,7 @@ bv_lock() {
   exec 9>"$1" || exit 2
   flock -n 9 && return
   echo "bvtrain set-up: waiting for another set-up, which has the lock $1" >&2
-  flock 9 || true  # without a lock where the file system has none
+  flock 9 || true  # if the file system has no locks, continue without one
 }
 
 # bv_fetch_wheels FOLDER SPACE: downloads the wheels listed on standard input (name, version and

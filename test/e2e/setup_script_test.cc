@@ -200,7 +200,8 @@ TEST_CASE("two first set-ups download LibTorch once") {
 
 TEST_CASE("a sweep builds once, and its points run that build") {
   const Checkout checkout;
-  // Each run changes a source, and the file system has no hard links.
+  // Each run of the built bvtrain changes a source. The mock of `ln` fails, as on a file system
+  // without hard links.
   checkout.program("ninja",
                    "echo ninja >>calls; mkdir -p build/release\n"
                    "printf '#!/bin/bash\\necho ran \"$@\" >>calls; touch lib/source' "
