@@ -428,8 +428,8 @@ void Group::finish() {
 void abort_group(Exit code, const std::string& line) {
   const std::shared_ptr<Group::Impl> impl = live_group();
   if (!impl) return;
-  impl->watch->report_own_failure(fmt::format("ended with exit code {}: {}", static_cast<int>(code),
-                                              line.substr(0, line.find('\n')).substr(0, 500)));
+  impl->watch->report_own_failure(static_cast<int>(code),
+                                  line.substr(0, line.find('\n')).substr(0, 500));
   std::fflush(nullptr);
   _exit(static_cast<int>(code));
 }

@@ -400,6 +400,12 @@ TEST_CASE("heartbeats and failure reports are read back, and nonsense is not a h
   REQUIRE(failure);
   CHECK(failure->rank == 4);
   CHECK(failure->cause == "was killed by signal 9");
+  const FailureReport own = FailureReport::of_end(4, 5, "no space left");
+  CHECK(own.rank == 4);
+  CHECK(own.cause == "ended with exit code 5: no space left");
+  const FailureReport of_another = FailureReport::of_end(4, 7, "");
+  CHECK(of_another.rank == -1);
+  CHECK(of_another.cause == "rank 4 ended with exit code 7");
   CHECK_FALSE(FailureReport::parse("-"));
   CHECK_FALSE(FailureReport::parse("x\ty"));
 }

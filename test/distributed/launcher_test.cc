@@ -217,6 +217,27 @@ TEST_CASE("an elastic restart leaves out the slot that failed, not one whose ran
   CHECK(count(ended.out, "rank 0 of 2, node 0 of 1; rank 1 of 2, node 0 of 1, slot 2; \n") == 1);
 }
 
+TEST_CASE("an elastic restart leaves out the rank that differs, although the others end first") {
+  const Variables common = {
+      {"DIST_RESTARTS", "1"}, {"DIST_GRACE", "15"}, {"DIST_TELL", "1"}, {"BVTRAIN_SILENCE", "15"}};
+  const auto start = [&](Variables more) {
+    more.insert(common.begin(), common.end());
+    return launched(more);
+  };
+  Worker three =
+      start({{"DIST_RANKS", "3"}, {"DIST_FAULT", "differs:1:3"}, {"DIST_ELASTIC", "1:3"}});
+  Worker pair =
+      start({{"DIST_RANKS", "2"}, {"DIST_FAULT", "differs:-1:3"}, {"DIST_ELASTIC", "1:2"}});
+  const Finished odd = three.wait(), unknown = pair.wait();
+  INFO(odd.err << unknown.err);
+  CHECK(odd.code == 0);
+  CHECK(count(odd.err, "ended with code 1; starting again, 1 of 1, with 2 ranks here\n") == 1);
+  CHECK(count(odd.out, "rank 0 of 2, node 0 of 1; rank 1 of 2, node 0 of 1, slot 2; \n") == 1);
+  // Nobody knows which of two ranks is at fault, so none of them goes on alone.
+  CHECK(unknown.code == 0);
+  CHECK(count(unknown.err, "ended with code 7; starting again, 1 of 1, with 2 ranks here\n") == 1);
+}
+
 TEST_CASE("slots that have failed least often are used first") {
   CHECK(choose_slots({0, 0, 0}, 3) == std::vector<int>{0, 1, 2});
   CHECK(choose_slots({0, 1, 0, 0}, 3) == std::vector<int>{0, 2, 3});

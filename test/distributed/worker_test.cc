@@ -165,10 +165,11 @@ void print_layouts(Group& group) {
 
 // Runs steps with one collective each. $DIST_STEPS "1000 20" means 1000 steps, and 20 after a
 // restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
-// "KIND:RANK:STEP:1" does so after the first restart. $DIST_END_CODES "75 6" are the exit codes of
-// the ranks, which then end one after the other. $DIST_DEVICE_HANGS is a step in which all ranks
-// wait for a device that does not answer. $DIST_SAYS are lines that rank 1 prints after its first
-// step.
+// "KIND:RANK:STEP:1" does so after the first restart. With the kind "differs", all ranks end at
+// that step, because the rank differs from the others, or, with the rank -1, because they find no
+// majority. $DIST_END_CODES "75 6" are the exit codes of the ranks, which then end one after the
+// other. $DIST_DEVICE_HANGS is a step in which all ranks wait for a device that does not answer.
+// $DIST_SAYS are lines that rank 1 prints after its first step.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -184,6 +185,12 @@ void steps() {
     if (now && fault[0] == "kill") raise(SIGKILL);
     if (now && fault[0] == "stop") raise(SIGSTOP);
     if (now && fault[0] == "late") pause(1000);
+    if (fault[0] == "differs" && faulty_life && std::stoi(fault[2]) == step) {
+      if (here) pause(1.5);  // it writes its rows first
+      const Exit code = here ? Exit::internal : Exit::peer;
+      std::fprintf(stderr, "[train] the copies differ\n");
+      abort_group(code, "[train] the copies differ");
+    }
     if (now && fault[0] == "phase") {
       const Group::Phase phase(*group, "checkpoint");
       { const Group::Phase inner(*group, "inner"); }

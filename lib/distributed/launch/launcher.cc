@@ -187,12 +187,13 @@ void Launcher::publish_failure(Store& store, RankProcess& process) {
   // A rank that ends with an orderly code has notified the others itself. A rank that SIGTERM
   // killed had no signal handler yet and could not.
   if (process.killed_by_us() || (process.signal == 0 && orderly(process.code))) return;
-  const std::string cause =
-      process.signal ? "was killed by " + end_text(process) : "ended with " + end_text(process);
+  const FailureReport report =
+      process.signal ? FailureReport{process.rank, "was killed by " + end_text(process)}
+                     : FailureReport::of_end(process.rank, process.code, "");
   const Deadline deadline(kStoreAnswers, "[distributed] the launcher's store does not answer");
   try {
     store.exchange(kFailureKey, "", kNoFailure);
-    store.exchange(kFailureKey, kNoFailure, FailureReport{process.rank, cause}.text());
+    store.exchange(kFailureKey, kNoFailure, report.text());
   } catch (const std::exception&) {
     // The store's host is gone, which the ranks detect themselves.
   }
@@ -271,7 +272,7 @@ void Launcher::pass_lines() {
 bool Launcher::already_printed(const std::string& line) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const RankProcess& process) {
     return !process.killed_by_us() &&
-           line.starts_with(fmt::format("[distributed] rank {} (", process.rank)) &&
+           line.starts_with(fmt::format("[distributed] rank {} ", process.rank)) &&
            line.find(fmt::format(" ended with exit code {}: ", process.code)) != std::string::npos;
   });
 }

@@ -34,6 +34,13 @@ std::string seconds_text(double seconds) {
 
 }  // namespace
 
+FailureReport FailureReport::of_end(int rank, int code, std::string_view line) {
+  const std::string cause =
+      fmt::format("{} {}{}{}", kEndedWith, code, line.empty() ? "" : ": ", line);
+  if (code == static_cast<int>(Exit::peer)) return {-1, fmt::format("rank {} {}", rank, cause)};
+  return {rank, cause};
+}
+
 std::string FailureReport::text() const { return fmt::format("{}\t{}", rank, cause); }
 
 std::optional<FailureReport> FailureReport::parse(std::string_view text) {

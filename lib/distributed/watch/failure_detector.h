@@ -16,11 +16,17 @@
 
 namespace bv {
 
+// Part of the cause of a report that of_end() has made.
+inline constexpr const char* kEndedWith = "ended with exit code";
+
 // Which rank failed, and why. Ranks exchange it as one line through the store.
 struct FailureReport {
-  int rank = -1;      // -1: no single rank is to blame (the network)
-  std::string cause;  // completes "rank 2 ...": "sent no heartbeat for 20 s"
+  int rank = -1;      // -1: none (the network), or not known
+  std::string cause;  // completes "rank 2 ...": "sent no heartbeat for 20 s"; a whole line for -1
 
+  // Returns the report that `rank` ends with the exit code `code`, because of the error `line`,
+  // which may be empty. After Exit::peer another rank is at fault, so the report blames none.
+  static FailureReport of_end(int rank, int code, std::string_view line);
   std::string text() const;
   // Returns nothing if `text` is not a report.
   static std::optional<FailureReport> parse(std::string_view text);

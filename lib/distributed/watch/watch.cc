@@ -29,9 +29,11 @@ constexpr double kStoreGreeting = 2;   // seconds that a store may take for its 
 constexpr double kLinger = 2.5;        // heartbeats
 constexpr double kPollInterval = 0.1;  // seconds between two checks whether to keep waiting
 constexpr int kMostListed = 8;         // missing ranks in a message
-constexpr const char* kEndedWith = "ended with exit code";
 // Seconds in which this rank may find the same error that another rank has ended with.
 constexpr double kSameError = 1;
+// Seconds in which this rank may end with the fault for which another rank has ended. It first
+// writes its rows, which takes up to two seconds (Trainer::flush_rows()).
+constexpr double kOwnFault = 3;
 
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
 
@@ -83,7 +85,7 @@ struct Watch::Impl {
   bool send_now = false;               // send the next heartbeat immediately
   bool last_sent = false;              // the store has this process's last heartbeat
   bool heartbeats_ended = false;       // the heartbeat thread has ended
-  std::string own_failure;             // why this process ends; "" unless it fails itself
+  std::string own_failure;             // the text of this process's report that it ends; or ""
   std::atomic<double> last_answer{0};  // when the store last answered
   std::thread heartbeat_thread, store_thread;
 
@@ -129,8 +131,10 @@ void Watch::Impl::end_process(const FailureReport& failure) {
     std::unique_lock lock(mutex);
     // All ranks find an error in the config, or a loss that is not finite, at about the same time.
     // Each should then end with that error, not with the report that another rank did.
-    if (failure.cause.starts_with(kEndedWith) && failure.rank != layout.rank)
-      changed.wait_for(lock, seconds(kSameError), [&] { return !own_failure.empty(); });
+    // The watch of the store must not end the process meanwhile.
+    const double limit = failure.rank < 0 ? std::min(kOwnFault, timeouts.silence / 2) : kSameError;
+    if (failure.cause.find(kEndedWith) != std::string::npos && failure.rank != layout.rank)
+      changed.wait_for(lock, seconds(limit), [&] { return !own_failure.empty(); });
     if (!own_failure.empty()) return;
     // All ranks received the signal, but the main thread of this one has not checked for it yet.
     const Exit stop = failure.cause.ends_with(kStoppedBySignal) ? stop_requested() : Exit::ok;
@@ -258,7 +262,7 @@ void Watch::Impl::heartbeat_loop() {
   // Polls faster while ranks join, so that a start does not wait for a whole heartbeat.
   double pause = std::min(0.02, timeouts.heartbeat);
   while (true) {
-    std::string line, own_cause;
+    std::string line, own_report;
     bool last_one = false, starting = false;
     {
       std::unique_lock lock(mutex);
@@ -273,13 +277,12 @@ void Watch::Impl::heartbeat_loop() {
         detector.reset_timers(monotonic_seconds());
       last = monotonic_seconds();
       line = mine.text();
-      own_cause = own_failure;
+      own_report = own_failure;
     }
     try {
-      if (!own_cause.empty())
-        store->exchange(kFailureKey, kNoFailure, FailureReport{layout.rank, own_cause}.text());
+      if (!own_report.empty()) store->exchange(kFailureKey, kNoFailure, own_report);
       store->set(heartbeat_key(layout.rank), line);
-      if (!own_cause.empty() || last_one) {
+      if (!own_report.empty() || last_one) {
         // set() only sends; a request with an answer proves that it has arrived.
         store->has({heartbeat_key(layout.rank)});
         const std::lock_guard lock(mutex);
@@ -294,7 +297,7 @@ void Watch::Impl::heartbeat_loop() {
     } catch (const std::exception&) {
       {
         const std::lock_guard lock(mutex);
-        if (stopping || !own_cause.empty()) return;
+        if (stopping || !own_report.empty()) return;
       }
       store_lost("is lost");
     }
@@ -382,10 +385,10 @@ void Watch::failed(int64_t number, const char* what, const std::string& message)
                                    message.substr(0, message.find('\n'))));
 }
 
-void Watch::report_own_failure(const std::string& cause) {
+void Watch::report_own_failure(int code, std::string_view line) {
   std::unique_lock lock(impl_->mutex);
   if (impl_->stopping) return;
-  impl_->own_failure = cause;
+  impl_->own_failure = FailureReport::of_end(impl_->layout.rank, code, line).text();
   impl_->send_now = true;
   impl_->changed.notify_all();
   impl_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return impl_->last_sent; });

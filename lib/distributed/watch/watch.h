@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "lib/distributed/launch/rank_layout.h"
 #include "lib/distributed/watch/timeouts.h"
@@ -55,9 +56,10 @@ class Watch {
   // Collective `number` threw an exception. Waits until the failed rank is known, and ends the
   // process (7).
   [[noreturn]] void failed(int64_t number, const char* what, const std::string& message);
-  // Tells the other ranks that this process ends, and why. Gives up after a second. On the store's
-  // host it then waits until the others have read it.
-  void report_own_failure(const std::string& cause);
+  // Tells the other ranks that this process ends with the exit code `code`, because of the error
+  // `line`. Gives up after a second. On the store's host it then waits until the others have read
+  // it.
+  void report_own_failure(int code, std::string_view line);
 
   void ending();  // call before the last barrier of an orderly end
   void stop();    // call after it
