@@ -192,6 +192,7 @@ TEST_CASE("a collective that all joined and that does not end is blamed on the n
   Scene scene;
   scene.mine.step_time = 1;
   scene.mine.what = "gradients";
+  CHECK(scene.failure(-1, 0).empty());
   scene.lively(0, 100, 10, 10);
   CHECK(scene.failure(40, 100).empty());
   CHECK(scene.failure(30, 100) ==

@@ -75,13 +75,6 @@ void FailureDetector::reset_timers(double now) {
     if (peer.heartbeat) peer.changed = peer.moved = now;
     peer.dead = peer.behind = -1;
   }
-  mine_moved_ = now;
-}
-
-void FailureDetector::note_mine(const Heartbeat& mine, double now) {
-  step_time_ = std::max(step_time_, mine.step_time);
-  if (!mine_ || moved(*mine_, mine)) mine_moved_ = now;
-  mine_ = mine;
 }
 
 const Heartbeat* FailureDetector::last_heartbeat(int rank) const {
@@ -98,7 +91,7 @@ double FailureDetector::collective_timeout() const {
 
 std::optional<FailureReport> FailureDetector::find_failure(const Heartbeat& mine, double waiting,
                                                            double now) {
-  note_mine(mine, now);
+  record(rank_, mine, now);
   if (auto found = find_dead_or_silent(mine, now)) return found;
   return find_late(mine, waiting, now);
 }
@@ -163,19 +156,16 @@ std::optional<FailureReport> FailureDetector::find_late(const Heartbeat& mine, d
   return somebody_behind ? std::nullopt : find_stuck(mine, waiting, now);
 }
 
-// All ranks joined the collective, but it does not end: messages were lost, or devices hang. The
-// main thread may also block where nothing tells the watch that it waits. Then only the time
-// without any progress shows it, and the limit is that of a long phase. Only a rank that watches
-// all others can detect this.
+// No rank is behind, yet nothing moves. Either this rank waits (for a collective or its device): the
+// limit is that of a step. Or it blocks without telling the watch: the limit is that of a long
+// phase. Only a rank that watches all others can tell.
 std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, double waiting,
                                                          double now) const {
   const bool waits = waiting >= 0;
   if (!waits && mine.phase == kIndexing) return std::nullopt;
-  double since = waits ? waiting : mine_moved_;
-  bool in_phase = is_long(mine);
-  for (size_t r = 0; r < peers_.size(); ++r) {
-    const Peer& peer = peers_[r];
-    if (static_cast<int>(r) == rank_) continue;
+  double since = waiting;
+  bool in_phase = false;
+  for (const Peer& peer : peers_) {
     if (!peer.heartbeat) return std::nullopt;
     since = std::max(since, peer.moved);
     in_phase |= is_long(*peer.heartbeat);

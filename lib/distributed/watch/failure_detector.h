@@ -61,7 +61,7 @@ class FailureDetector {
   // nothing until all ranks have measured their steps.
   std::optional<SlowRank> find_slow_rank(const Heartbeat& mine);
 
-  // The last heartbeat recorded from `rank`; null if there is none yet.
+  // The last heartbeat recorded from `rank`, which may be this one; null if there is none yet.
   const Heartbeat* last_heartbeat(int rank) const;
   // The current time-out of a collective, in seconds.
   double collective_timeout() const;
@@ -89,7 +89,6 @@ class FailureDetector {
   std::optional<FailureReport> find_dead_or_silent(const Heartbeat& mine, double now);
   std::optional<FailureReport> find_late(const Heartbeat& mine, double waiting, double now);
   std::optional<FailureReport> find_stuck(const Heartbeat& mine, double waiting, double now) const;
-  void note_mine(const Heartbeat& mine, double now);
   const Heartbeat& newest_of(int rank, const Heartbeat& mine) const;
   std::string missing_collective(int64_t begun, int64_t newest) const;
   int64_t last_step(const Heartbeat& failed, int64_t begun) const;
@@ -97,9 +96,7 @@ class FailureDetector {
   int rank_;
   Timeouts timeouts_;
   std::function<bool(const Heartbeat&)> known_dead_;
-  std::vector<Peer> peers_;
-  std::optional<Heartbeat> mine_;                      // the last one that find_failure() got
-  double mine_moved_ = -1;                             // as Peer::moved, of this rank
+  std::vector<Peer> peers_;                            // this rank too
   std::deque<std::pair<int64_t, std::string>> names_;  // of the newest collectives, by number
   // The newest steps, each with the number of collectives begun by its end.
   std::deque<std::pair<int64_t, int64_t>> steps_;

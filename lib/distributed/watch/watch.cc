@@ -186,7 +186,8 @@ void Watch::Impl::read_heartbeats() {
       const auto failure = FailureReport::parse(values[0]);
       // A launcher reports any rank that ended with an error. If that rank had reached the last
       // barrier, and so has this one, this one can finish.
-      const Heartbeat* failed_rank = failure ? detector.last_heartbeat(failure->rank) : nullptr;
+      const bool other = failure && failure->rank != layout.rank;
+      const Heartbeat* failed_rank = other ? detector.last_heartbeat(failure->rank) : nullptr;
       if (failed_rank && mine.phase == kEnding &&
           (failed_rank->phase == kEnding || failed_rank->phase == kEnded))
         return;
