@@ -136,13 +136,18 @@ void Group::Pending::wait() {
   if (!state_) return;
   const auto state = std::move(state_);
   Watch& watch = *state->group->watch;
-  watch.await_begin();
+  // For NCCL, wait() only makes the stream wait. It blocks if the device's queue is full.
+  const bool of_device = on_device(*state->work);
+  if (of_device)
+    watch.await_device_begin();
+  else
+    watch.await_begin();
   trace::Span span("wait for ", state->what);
   try {
     state->work->wait();
   } catch (const std::exception& error) {
-    // Only a stream waits for a device's collective: if that fails, this rank's own device has.
-    if (on_device(*state->work)) {
+    // With NCCL this is a fault of this rank's own device, not of another rank.
+    if (of_device) {
       watch.await_device_end();
       throw;
     }
@@ -380,7 +385,7 @@ Group::Phase::~Phase() {
 
 Group::DeviceWait::DeviceWait(Group& group, c10::Device device)
     : impl_(device.is_cpu() ? nullptr : group.impl_) {
-  if (impl_) impl_->watch->await_begin();
+  if (impl_) impl_->watch->await_device_begin();
 }
 
 Group::DeviceWait::~DeviceWait() {

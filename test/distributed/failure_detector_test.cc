@@ -37,8 +37,9 @@ struct Scene {
       detector.record(2, heartbeat_of(2, counter, begun2), now);
     }
   }
-  std::string failure(double waiting, double now) {
-    const auto found = detector.find_failure(mine, waiting, now);
+  std::string failure(double waiting, double now,
+                      FailureDetector::WaitFor what = FailureDetector::WaitFor::collective) {
+    const auto found = detector.find_failure(mine, waiting, now, what);
     return found ? detector.message(*found, mine) : "";
   }
 };
@@ -199,6 +200,17 @@ TEST_CASE("a collective that all joined and that does not end is blamed on the n
         "[distributed] collective 10 (gradients) was joined by all ranks but did not end in 70 s: "
         "does the "
         "network lose packets?");
+}
+
+TEST_CASE("devices of all ranks that do not finish are not blamed on the network") {
+  Scene scene;
+  scene.mine.step_time = 1;
+  CHECK(scene.failure(-1, 0).empty());
+  scene.lively(0, 100, 10, 10);
+  CHECK(scene.failure(40, 100, FailureDetector::WaitFor::device).empty());
+  CHECK(scene.failure(30, 100, FailureDetector::WaitFor::device) ==
+        "[distributed] the devices of all ranks have not finished for 70 s, since collective 10 "
+        "(gradients): does a device or a collective hang?");
 }
 
 TEST_CASE("among many ranks only one that sees all of them reports that all joined") {

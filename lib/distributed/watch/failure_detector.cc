@@ -90,10 +90,10 @@ double FailureDetector::collective_timeout() const {
 }
 
 std::optional<FailureReport> FailureDetector::find_failure(const Heartbeat& mine, double waiting,
-                                                           double now) {
+                                                           double now, WaitFor what) {
   record(rank_, mine, now);
   if (auto found = find_dead_or_silent(mine, now)) return found;
-  return find_late(mine, waiting, now);
+  return find_late(mine, waiting, now, what);
 }
 
 std::optional<FailureReport> FailureDetector::find_dead_or_silent(const Heartbeat& mine,
@@ -126,7 +126,7 @@ std::optional<FailureReport> FailureDetector::find_dead_or_silent(const Heartbea
 }
 
 std::optional<FailureReport> FailureDetector::find_late(const Heartbeat& mine, double waiting,
-                                                        double now) {
+                                                        double now, WaitFor what) {
   int64_t newest = mine.begun;
   for (const Peer& peer : peers_)
     if (peer.heartbeat) newest = std::max(newest, peer.heartbeat->begun);
@@ -153,14 +153,14 @@ std::optional<FailureReport> FailureDetector::find_late(const Heartbeat& mine, d
                                        seconds_text(now - peer.behind))};
     }
   }
-  return somebody_behind ? std::nullopt : find_stuck(mine, waiting, now);
+  return somebody_behind ? std::nullopt : find_stuck(mine, waiting, now, what);
 }
 
-// No rank is behind, yet nothing moves. Either this rank waits (for a collective or its device): the
-// limit is that of a step. Or it blocks without telling the watch: the limit is that of a long
+// No rank is behind, yet nothing moves. Either this rank waits (for a collective or its device):
+// the limit is that of a step. Or it blocks without telling the watch: the limit is that of a long
 // phase. Only a rank that watches all others can tell.
 std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, double waiting,
-                                                         double now) const {
+                                                         double now, WaitFor what) const {
   const bool waits = waiting >= 0;
   if (!waits && mine.phase == kIndexing) return std::nullopt;
   double since = waiting;
@@ -173,14 +173,19 @@ std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, 
   const double limit =
       in_phase || !waits ? std::max(collective_timeout(), timeouts_.phase) : collective_timeout();
   if (now - since <= limit + 2 * timeouts_.heartbeat) return std::nullopt;
+  const std::string seconds = seconds_text(now - since);
+  const std::string collective = fmt::format("collective {} ({})", mine.begun, mine.what);
   if (!waits)
-    return FailureReport{-1, fmt::format("no rank has made progress for {} s, since collective {} "
-                                         "({}): does a device hang?",
-                                         seconds_text(now - since), mine.begun, mine.what)};
-  return FailureReport{-1,
-                       fmt::format("collective {} ({}) was joined by all ranks but did not end in "
-                                   "{} s: does the network lose packets?",
-                                   mine.begun, mine.what, seconds_text(now - since))};
+    return FailureReport{-1, fmt::format("no rank has made progress for {} s, since {}: does a "
+                                         "device hang?",
+                                         seconds, collective)};
+  if (what == WaitFor::device)
+    return FailureReport{-1, fmt::format("the devices of all ranks have not finished for {} s, "
+                                         "since {}: does a device or a collective hang?",
+                                         seconds, collective)};
+  return FailureReport{-1, fmt::format("{} was joined by all ranks but did not end in {} s: does "
+                                       "the network lose packets?",
+                                       collective, seconds)};
 }
 
 const Heartbeat& FailureDetector::newest_of(int rank, const Heartbeat& mine) const {

@@ -35,6 +35,9 @@ struct FailureReport {
 // Every `now` is in seconds of one steady clock. `mine` is this rank's own current state.
 class FailureDetector {
  public:
+  // What this rank's main thread waits for.
+  enum class WaitFor { collective, device };
+
   // For rank `rank` of `size`. `known_dead` says whether the process that sent a heartbeat is
   // certainly gone.
   FailureDetector(int rank, int size, const Timeouts& timeouts,
@@ -47,8 +50,9 @@ class FailureDetector {
   void reset_timers(double now);
 
   // Returns the failed rank, if any. Call it with every heartbeat. `waiting`: since when this rank
-  // has been waiting for a collective or its device; negative if it is not waiting.
-  std::optional<FailureReport> find_failure(const Heartbeat& mine, double waiting, double now);
+  // has been waiting for `what`; negative if it is not waiting.
+  std::optional<FailureReport> find_failure(const Heartbeat& mine, double waiting, double now,
+                                            WaitFor what = WaitFor::collective);
   // Returns the line that users see: "[distributed] rank 2 (n3, pid 1234) sent no heartbeat for 20
   // s; its last step was 41; it never joined collective 132 (gradients 3)".
   std::string message(const FailureReport& failure, const Heartbeat& mine) const;
@@ -87,8 +91,10 @@ class FailureDetector {
     bool warned = false;
   };
   std::optional<FailureReport> find_dead_or_silent(const Heartbeat& mine, double now);
-  std::optional<FailureReport> find_late(const Heartbeat& mine, double waiting, double now);
-  std::optional<FailureReport> find_stuck(const Heartbeat& mine, double waiting, double now) const;
+  std::optional<FailureReport> find_late(const Heartbeat& mine, double waiting, double now,
+                                         WaitFor what);
+  std::optional<FailureReport> find_stuck(const Heartbeat& mine, double waiting, double now,
+                                          WaitFor what) const;
   const Heartbeat& newest_of(int rank, const Heartbeat& mine) const;
   std::string missing_collective(int64_t begun, int64_t newest) const;
   int64_t last_step(const Heartbeat& failed, int64_t begun) const;

@@ -20,6 +20,8 @@
 namespace bv {
 namespace {
 
+using WaitFor = FailureDetector::WaitFor;
+
 // Up to this many ranks, each rank watches all others. In a larger group, rank 0 watches all others
 // and every other rank watches only kNeighbours ranks, because the store serves its clients with
 // one thread. kFailureKey shares one rank's finding with all ranks.
@@ -78,7 +80,7 @@ struct Watch::Impl {
   Heartbeat mine;
   FailureDetector detector;
   StepClock clock;
-  int waits = 0;                       // begun and not ended: they nest
+  std::vector<WaitFor> waits;          // begun and not ended, the inner ones last
   double waiting = -1;                 // since when the main thread waits; -1: it does not
   bool all_here = false;               // all ranks have sent a heartbeat
   bool stopping = false;               // stop() was called
@@ -96,6 +98,7 @@ struct Watch::Impl {
   void check_arrivals(double started);
   void read_heartbeats();
   void linger() const;
+  void begin_wait(WaitFor what);
   void end_wait();
   void end_process(const FailureReport& failure);
   [[noreturn]] void store_lost(const std::string& why);
@@ -233,7 +236,8 @@ void Watch::Impl::check_ranks() {
   {
     const std::lock_guard lock(mutex);
     if (last_sent) return;
-    failure = detector.find_failure(mine, waiting, monotonic_seconds());
+    failure = detector.find_failure(mine, waiting, monotonic_seconds(),
+                                    waits.empty() ? WaitFor::collective : waits.back());
     if (layout.rank == 0) slow = detector.find_slow_rank(mine);
     if (slow) {
       const Heartbeat* heartbeat = slow->rank == 0 ? &mine : detector.last_heartbeat(slow->rank);
@@ -337,14 +341,22 @@ int64_t Watch::begin(const char* what) {
   return impl_->mine.begun;
 }
 
-void Watch::await_begin() {
-  const std::lock_guard lock(impl_->mutex);
-  ++impl_->waits;
-  impl_->waiting = monotonic_seconds();
+void Watch::Impl::begin_wait(WaitFor what) {
+  const std::lock_guard lock(mutex);
+  waits.push_back(what);
+  waiting = monotonic_seconds();
 }
 
-// The mutex must be locked. If there is an outer wait, it begins again: something has happened.
-void Watch::Impl::end_wait() { waiting = --waits > 0 ? monotonic_seconds() : -1; }
+void Watch::await_begin() { impl_->begin_wait(WaitFor::collective); }
+
+void Watch::await_device_begin() { impl_->begin_wait(WaitFor::device); }
+
+// Call with the mutex locked. An inner wait that ended is progress, so an outer wait counts from
+// now.
+void Watch::Impl::end_wait() {
+  waits.pop_back();
+  waiting = waits.empty() ? -1 : monotonic_seconds();
+}
 
 void Watch::await_end(int64_t joined) {
   const std::lock_guard lock(impl_->mutex);

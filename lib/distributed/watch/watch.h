@@ -40,9 +40,11 @@ class Watch {
 
   // A collective begins. Returns its number.
   int64_t begin(const char* what);
-  // The main thread starts to wait for a collective or its device. Waits nest: a collective may be
-  // awaited while the thread counts as waiting for its device.
+  // The main thread starts to wait for a collective. Waits nest: a collective may be awaited while
+  // the thread counts as waiting for its device.
   void await_begin();
+  // The main thread starts to wait for its device, or for a collective that runs there.
+  void await_device_begin();
   // The main thread has stopped waiting. `joined` is the number of the collective if its end proves
   // that every rank has joined it, otherwise 0.
   void await_end(int64_t joined);
