@@ -72,7 +72,7 @@ Devices resolve_devices(Devices devices) {
     if (!has_cuda_driver()) return devices;
     try {
       open_cuda(where);
-      devices.count = count_cuda(where);
+      devices.count = devices.visible = count_cuda(where);
       devices.kind = Devices::Kind::cuda;
       devices.all = true;
     } catch (const Error& error) {
@@ -82,15 +82,22 @@ Devices resolve_devices(Devices devices) {
   }
   if (devices.kind != Devices::Kind::cuda) return devices;
   open_cuda(where);
-  const int count = count_cuda(where);
-  if (devices.all) devices.count = count;
-  for (const int index : devices.indices) check_index(devices, index, count);
+  devices.visible = count_cuda(where);
+  if (devices.all) devices.count = devices.visible;
+  for (const int index : devices.indices) check_index(devices, index, devices.visible);
   return devices;
 }
 
 int device_index(const Devices& devices, const HostPlace& place, int visible) {
-  int index = visible < place.slots ? place.local_rank : place.slot;
+  const bool renumbered = visible < place.devices;
+  int index = renumbered ? place.local_rank : place.slot;
   if (!devices.indices.empty()) {
+    if (renumbered)
+      throw Error(Exit::usage, option(devices),
+                  fmt::format("this process sees {} CUDA device{}, and the first start saw {}: the "
+                              "numbers may now mean other devices; start the run again with the "
+                              "right ones",
+                              visible, visible == 1 ? "" : "s", place.devices));
     if (place.slot >= std::ssize(devices.indices))
       throw Error(Exit::usage, option(devices),
                   fmt::format("names {} devices, but this is process {} of the host",

@@ -14,6 +14,7 @@ struct Devices {
   int count = 1;             // processes on this host: 8 for cpu:8, 2 for cuda:0,1
   bool all = false;          // cuda:all; resolve_devices() sets `count`
   std::vector<int> indices;  // of cuda:0,1; empty for cuda (each rank's own device) and cuda:all
+  int visible = 0;           // CUDA devices that this process sees; set by resolve_devices()
   std::string text;          // as given by the user
 };
 
@@ -31,13 +32,15 @@ Devices resolve_devices(Devices devices);
 struct HostPlace {
   int local_rank = 0;  // among the processes that run now
   int slot = 0;        // among the processes of the first start
-  int slots = 0;       // processes of the first start; 0: not known
+  int devices = 0;     // CUDA devices that the host had at the first start; 0: not known
 };
 
-// Returns the number of a process's CUDA device, of the `visible` devices of its host: the slot-th
-// of --devices cuda:0,1; otherwise that with the number of the slot, or device 0 if the process
-// sees only one (slurm's --gpus-per-task). If devices have disappeared since the first start, the
-// driver has numbered the others again, and the local rank counts. Throws Error(Exit::usage).
+// Returns which CUDA device the process uses, if it sees `visible` of them. With `--devices
+// cuda:4,5`, slot 1 uses device 5. Otherwise a slot uses the device of its own number, or device 0
+// if only one is visible (slurm's --gpus-per-task). If fewer devices are visible than at the first
+// start, one has disappeared and the driver has renumbered the rest: the local rank is then the
+// number. Throws Error(Exit::usage), also if indices are given and devices have disappeared: an
+// index may then mean a device that the user did not choose.
 int device_index(const Devices& devices, const HostPlace& place, int visible);
 
 // Returns the device of a process, from resolved `devices`. Throws Error(Exit::usage).

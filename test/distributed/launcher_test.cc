@@ -203,6 +203,7 @@ TEST_CASE("an elastic restart leaves out the slot that failed, not one whose ran
                               {"DIST_RESTARTS", "1"},
                               {"DIST_ELASTIC", "1:3"},
                               {"DIST_GRACE", "1"},
+                              {"DIST_GPUS", "8"},
                               {"DIST_TELL", "1"}});
   CHECK(launcher.first_line() == "stepping");
   const int failing = process_of(launcher, 1), slow = process_of(launcher, 2);
@@ -214,7 +215,9 @@ TEST_CASE("an elastic restart leaves out the slot that failed, not one whose ran
   INFO(ended.err);
   CHECK(ended.code == 0);
   CHECK(count(ended.err, "ended with code 137; starting again, 1 of 1, with 2 ranks here\n") == 1);
-  CHECK(count(ended.out, "rank 0 of 2, node 0 of 1; rank 1 of 2, node 0 of 1, slot 2; \n") == 1);
+  CHECK(count(ended.out,
+              "rank 0 of 2, node 0 of 1, 8 GPUs; rank 1 of 2, node 0 of 1, slot 2, 8 GPUs; \n") ==
+        1);
 }
 
 TEST_CASE("an elastic restart leaves out the rank that differs, although the others end first") {

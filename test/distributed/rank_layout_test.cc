@@ -81,7 +81,7 @@ TEST_CASE("torchrun's variables") {
   CHECK(layout.address == "n1");
   CHECK(layout.port == 29500);
   CHECK(layout.place().slot == 1);
-  CHECK(layout.place().slots == 0);
+  CHECK(layout.place().devices == 0);
   CHECK(layout.token == "torchrun-run");
   CHECK(layout.store_host == StoreHost::rank0);
   CHECK_FALSE(layout.hosts_store);
@@ -193,7 +193,7 @@ TEST_CASE("a rank of our own launcher keeps its place") {
   const EnvironmentMap own = {
       {"BVTRAIN_GROUP_RANK", "1"},       {"BVTRAIN_GROUP_SIZE", "2"},
       {"BVTRAIN_GROUP_LOCAL_RANK", "1"}, {"BVTRAIN_GROUP_LOCAL_SIZE", "2"},
-      {"BVTRAIN_GROUP_SLOT", "3"},       {"BVTRAIN_GROUP_SLOTS", "4"},
+      {"BVTRAIN_GROUP_SLOT", "3"},       {"BVTRAIN_GROUP_DEVICES", "8"},
       {"BVTRAIN_GROUP_NODE", "0"},       {"BVTRAIN_GROUP_NODES", "1"},
       {"BVTRAIN_GROUP_RESTARTS", "3"},   {"BVTRAIN_GROUP_STORE", "127.0.0.1:4000"},
       {"BVTRAIN_GROUP_TOKEN", "abc.3"},  {"BVTRAIN_GROUP_FIRST_SIZE", "4"}};
@@ -208,7 +208,7 @@ TEST_CASE("a rank of our own launcher keeps its place") {
   CHECK(layout.first_size == 4);
   CHECK(layout.place().local_rank == 1);
   CHECK(layout.place().slot == 3);
-  CHECK(layout.place().slots == 4);
+  CHECK(layout.place().devices == 8);
   CHECK(layout.token == "abc.3");
   EnvironmentMap half = own;
   half.erase("BVTRAIN_GROUP_NODE");
@@ -320,11 +320,16 @@ TEST_CASE("a process that is left after an elastic restart keeps its CUDA device
   const HostPlace first{1, 1, 3}, later{1, 2, 3};  // slot 1 has failed
   CHECK(device_index(all, first, 3) == 1);
   CHECK(device_index(all, later, 3) == 2);
-  CHECK(device_index(named, first, 8) == 5);
-  CHECK(device_index(named, later, 8) == 6);
+  CHECK(device_index(named, {1, 1, 8}, 8) == 5);
+  CHECK(device_index(named, {1, 2, 8}, 8) == 6);
   // The failed device has disappeared, and the driver has numbered the others again.
   CHECK(device_index(all, later, 2) == 1);
   CHECK(device_index(all, {0, 1, 2}, 1) == 0);
+  // The second of the devices 4, 5 and 6 may now be one that the user did not name.
+  CHECK_THROWS_WITH(device_index(named, {1, 1, 8}, 7),
+                    "--devices cuda:4,5,6: error: this process sees 7 CUDA devices, and the first "
+                    "start saw 8: the numbers may now mean other devices; start the run again with "
+                    "the right ones");
   // Another launcher started the processes: the local rank counts, unless each sees one device.
   CHECK(device_index(parse_devices("cuda"), {3, 3, 0}, 8) == 3);
   CHECK(device_index(parse_devices("cuda"), {3, 3, 0}, 1) == 0);

@@ -149,14 +149,15 @@ void sums() {
   std::printf("ok\n");
 }
 
-// Rank 0 prints the places of all ranks: "rank 1 of 3, node 1 of 2, slot 2; ...". The slot is left
-// out if it is the local rank.
+// Rank 0 prints the places of all ranks: "rank 1 of 3, node 1 of 2, slot 2, 8 GPUs; ...". The slot
+// is left out if it is the local rank, and the GPUs if there are none.
 void print_layouts(Group& group) {
   const RankLayout layout = find_rank_layout({}, environment_map());
   const std::string text = describe(layout);
   std::string mine = text.substr(0, text.find(", found by"));
   if (const int slot = layout.place().slot; slot != layout.local_rank)
     mine += fmt::format(", slot {}", slot);
+  if (const int gpus = layout.place().devices; gpus > 0) mine += fmt::format(", {} GPUs", gpus);
   const std::vector<std::string> all = group.gather_text(mine, "places");
   if (group.rank() > 0) return;
   for (const std::string& place : all) std::printf("%s; ", place.c_str());
@@ -308,10 +309,11 @@ void agree() {
 }
 
 // Runs bvtrain's launcher. Its ranks play the role $DIST_CHILD. With $DIST_ANNOUNCES, it first
-// prints "launching".
+// prints "launching". $DIST_GPUS is the number of GPUs that it pretends to see.
 void launcher() {
   RankLayoutOptions layout;
   layout.devices = parse_devices("cpu:" + variable("DIST_RANKS", "2"));
+  layout.devices.visible = std::stoi(variable("DIST_GPUS", "0"));
   layout.nnodes = std::stoi(variable("DIST_NODES", "1"));
   if (layout.nnodes > 1) {
     layout.node_rank = std::stoi(variable("DIST_NODE"));

@@ -148,7 +148,7 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
                        {"BVTRAIN_GROUP_LOCAL_RANK", std::to_string(i)},
                        {"BVTRAIN_GROUP_LOCAL_SIZE", std::to_string(sizes[node])},
                        {"BVTRAIN_GROUP_SLOT", std::to_string(process.slot)},
-                       {"BVTRAIN_GROUP_SLOTS", std::to_string(failures_.size())},
+                       {"BVTRAIN_GROUP_DEVICES", std::to_string(layout_.host_devices)},
                        {"BVTRAIN_GROUP_NODE", std::to_string(before)},
                        {"BVTRAIN_GROUP_NODES", std::to_string(nodes)},
                        {"BVTRAIN_GROUP_STORE", address_.find(':') == std::string::npos

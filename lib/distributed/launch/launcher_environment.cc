@@ -92,9 +92,8 @@ std::optional<RankLayout> own_launcher_layout(const Environment& environment) {
   layout.local_rank = required("LOCAL_RANK", 0, kMostRanks - 1);
   check_rank("BVTRAIN_GROUP_LOCAL_RANK", layout.local_rank, "BVTRAIN_GROUP_LOCAL_SIZE",
              layout.local_size);
-  layout.slots = required("SLOTS", 1, kMostRanks);
   layout.slot = required("SLOT", 0, kMostRanks - 1);
-  check_rank("BVTRAIN_GROUP_SLOT", layout.slot, "BVTRAIN_GROUP_SLOTS", layout.slots);
+  layout.host_devices = required("DEVICES", 0, kMostRanks);
   layout.node = required("NODE", 0, kMostRanks - 1);
   layout.nodes = required("NODES", 1, kMostRanks);
   layout.restarts = required("RESTARTS", 0, 1 << 30);

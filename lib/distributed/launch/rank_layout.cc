@@ -66,6 +66,7 @@ RankLayout layout_from_flags(const RankLayoutOptions& options, const Environment
   const bool alone = options.launcher == "none" && options.devices.text == "auto";
   layout.local_size = alone ? 1 : options.devices.count;
   layout.nodes = options.nnodes;
+  layout.host_devices = options.devices.visible;
   if (options.nnodes > 1) {
     if (options.node_rank < 0)
       throw Error(Exit::usage, fmt::format("--nnodes {}", options.nnodes),

@@ -30,8 +30,9 @@ enum class StoreHost { rank0, launcher, torchrun };
 struct RankLayout {
   int rank = 0, size = 1;              // among all ranks
   int local_rank = 0, local_size = 1;  // on this host; with `launches`, the processes to start
-  // With bvtrain's launcher: HostPlace::slot and HostPlace::slots. Otherwise slots is 0.
-  int slot = 0, slots = 0;
+  // HostPlace::slot. Set by bvtrain's launcher only; -1 under other launchers.
+  int slot = -1;
+  int host_devices = 0;  // HostPlace::devices
   int node = 0, nodes = 1;
   // What the layout was taken from: none, self, torchrun, slurm, mpi or rendezvous.
   std::string found_by = "none";
@@ -45,7 +46,7 @@ struct RankLayout {
   int restarts = 0;    // how often bvtrain's launcher has restarted the group, or torchrun's agent
   int first_size = 0;  // ranks of the first start by that launcher; 0: unknown
 
-  HostPlace place() const { return {local_rank, slots > 0 ? slot : local_rank, slots}; }
+  HostPlace place() const { return {local_rank, slot >= 0 ? slot : local_rank, host_devices}; }
 };
 
 // Returns the first of these that applies: the variables of bvtrain's own launcher; those of
