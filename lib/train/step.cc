@@ -68,6 +68,7 @@ TrainStep::TrainStep(Model& model, const Task& task, StepConfig config, uint64_t
       count_(at::zeros({}, at::kLong)),
       buffers_(buffers_on(model, device)) {
   config_.optimizer->allocate(params_, group_);
+  compares_states_ = group_.size() > 1;
   if (!device.is_cpu()) bad_ = at::zeros({4}, at::TensorOptions(at::kBool).device(device));
   if (group_.open())
     buckets_ = std::make_unique<GradientBuckets>(params_, group_, config_.bucket_bytes);
@@ -341,7 +342,7 @@ int64_t TrainStep::digest() const {
 // measured; the digest comes with them.
 void TrainStep::read_back(const at::Tensor& all, bool measure) {
   if (!device_.is_cpu() && !measure) return;
-  const bool digests = measure && group_.size() > 1;
+  const bool digests = measure && compares_states_;
   const at::Tensor host =
       (digests ? at::cat({all, digest_on_device().view(at::kDouble)}) : all).cpu();
   const double* values = host.const_data_ptr<double>();

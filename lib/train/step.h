@@ -83,8 +83,12 @@ class TrainStep {
   // Returns the sum of the state that every rank holds as a whole, with its bits read as integers:
   // the parameters and, if nothing is sharded, the optimizer's slots and the averages. It differs
   // on ranks whose states differ, except by an unlikely accident. Waits for the device unless the
-  // last step was measured.
+  // last step was measured while compares_states().
   int64_t digest() const;
+  // Whether measured steps compute digest(), so that the ranks can compare their states: true for
+  // several ranks, until stop_comparing().
+  bool compares_states() const { return compares_states_; }
+  void stop_comparing() { compares_states_ = false; }
 
   int64_t count() const;  // the number of steps done, including skipped ones
   const FlatParams& params() const { return params_; }
@@ -206,7 +210,8 @@ class TrainStep {
 
   // Of the last measured step.
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;
-  std::optional<int64_t> digest_;  // if several ranks train, otherwise not known
+  std::optional<int64_t> digest_;  // empty: digest() computes it
+  bool compares_states_ = false;
   std::string non_finite_, first_non_finite_, skipped_;
   BadStepHook on_bad_step_;
   bool told_bad_step_ = false;

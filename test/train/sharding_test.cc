@@ -210,6 +210,21 @@ void check_weights_go_out(Group& group) {
   }
 }
 
+// A measured step computes the digest of its state while the ranks compare their states, and not
+// any more.
+void check_digests(Group& group) {
+  Run run(cases().front(), "replicate", group, /*steps=*/0);
+  for (const int64_t step : {1, 2}) {
+    if (step == 2) run.step->stop_comparing();
+    CHECK(run.step->compares_states() == (step == 1));
+    run.step->run(step, batch_of(step, group.rank()), true);
+    const int64_t digest = run.step->digest();
+    run.step->params().data().view(at::kInt).select(0, 0).bitwise_xor_(1);
+    const bool is_of_step = run.step->digest() == digest;
+    CHECK(is_of_step == (step == 1));
+  }
+}
+
 }  // namespace
 
 // One rank. The test below runs it in separate processes.
@@ -218,6 +233,7 @@ TEST_CASE("sharding worker", "[.]") {
   const auto group = Group::join(find_rank_layout({}, environment), group_options(environment));
   REQUIRE(group->size() == kRanks);
   check_weights_go_out(*group);
+  check_digests(*group);
   for (const Case& c : cases()) {
     Run whole(c, "replicate", *group);
     CHECK_FALSE(whole.step->sharded());

@@ -317,7 +317,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
     for (const auto& [name, value] : recipe_.step->measurements(step))
       metrics_->measure(name, value);
     check_finite(step);
-    if (group_.size() > 1 && compares_states_) digest_ = recipe_.step->digest();
+    if (recipe_.step->compares_states()) digest_ = recipe_.step->digest();
     const double now = chrono_.now();
     metrics_->measure("data_wait",
                       (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));

@@ -283,8 +283,7 @@ class Trainer {
   std::vector<FailedExample> failed_now_;
   // Of the state after the last step, if that was logged: the next control word has it.
   std::optional<int64_t> digest_;
-  int64_t compared_step_ = -1;   // the last step whose states were compared for a save
-  bool compares_states_ = true;  // false: the ranks' devices round differently
+  int64_t compared_step_ = -1;  // the last step whose states were compared for a save
 };
 
 }  // namespace bv

@@ -48,7 +48,7 @@ void Trainer::compare_digests(const std::array<double, 2>& sums) {
 // Before a save. All ranks call it together, even those that save nothing.
 void Trainer::check_same_state(int64_t step) {
   // Rank 0 may have left out the save of this step. Then it alone may come here again.
-  if (!compares_states_ || compared_step_ == step) return;
+  if (!recipe_.step->compares_states() || compared_step_ == step) return;
   compared_step_ = step;
   const int64_t digest = recipe_.step->digest();
   const auto most = group_.all_max(std::array{digest, ~digest}, "state");
@@ -72,7 +72,7 @@ void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
     names.push_back(fmt::format("rank {} ({})", names.size(), parts.at(2)));
   }
   if (std::count(devices.begin(), devices.end(), device) < group_.size()) {
-    compares_states_ = false;
+    recipe_.step->stop_comparing();
     digest_.reset();  // of this step: the next control word would tell it once more
     if (is_rank0())
       log::warn(
