@@ -5,16 +5,8 @@
 
 #include "lib/util/error.h"
 #include "lib/util/parse_count.h"
-#include "lib/util/text.h"
 
 namespace bv {
-
-std::string short_list(const std::vector<std::string>& names, bool counted) {
-  constexpr size_t kShown = 8;
-  if (names.size() <= kShown) return join(names, ", ");
-  const std::string total = counted ? fmt::format(" ({} in all)", names.size()) : "";
-  return join({names.begin(), names.begin() + kShown}, ", ") + ", ..." + total;
-}
 
 std::vector<std::string> names_by_number(const std::vector<std::string>& names) {
   constexpr size_t kMost = 1'000'000;  // a date is a number too

@@ -20,10 +20,6 @@ struct ClassNames {
   std::set<int64_t> trained = {};
 };
 
-// Returns the first names, joined by commas: "cat, dog, ...". With `counted`, a list that is cut
-// ends with the number of all names: "cat, dog, ... (12 in all)".
-std::string short_list(const std::vector<std::string>& names, bool counted = true);
-
 // If all names are whole numbers and one of them is 0, returns them in numeric order. Folders
 // called 0, 1, 10, 11, 2, ... are sorted as text, but their names are the labels that the user
 // means. A number missing between them becomes a name too. Returns an empty list if the names are

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "lib/config/key_table.h"
-#include "lib/input/class_map.h"
 #include "lib/optim/not_negative.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"

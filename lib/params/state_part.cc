@@ -7,7 +7,6 @@
 #include <set>
 
 #include "lib/device/dtype_name.h"
-#include "lib/input/class_map.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 

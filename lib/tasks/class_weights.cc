@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "lib/input/class_map.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {

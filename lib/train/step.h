@@ -152,7 +152,6 @@ class TrainStep {
   // The gradients of a batch (step_gradients.cc).
   Batch upload(Batch batch, std::optional<c10::Event>& done);
   at::Tensor forward(Pass& pass, const Batch& micro_batch) const;
-  void compare_kernels() const;
   at::Tensor compute_gradients(const Batch& batch);
 
   // The rest of a step (step.cc).

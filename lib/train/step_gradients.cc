@@ -5,13 +5,9 @@
 #include <algorithm>
 
 #include "lib/config/key_table.h"
-#include "lib/device/device_name.h"
-#include "lib/input/class_map.h"
-#include "lib/model/kernels/device/device_check.h"
 #include "lib/report/trace.h"
+#include "lib/train/odd_ranks.h"
 #include "lib/train/step.h"
-#include "lib/util/host.h"
-#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -100,48 +96,6 @@ at::Tensor TrainStep::forward(Pass& pass, const Batch& micro_batch) const {
   return loss;
 }
 
-// The first forward pass has checked the fused kernels of the model. A kernel that is wrong on some
-// GPUs and right on others of the same kind means that these GPUs are faulty: throws Error, with
-// Exit::internal on their ranks and Exit::peer on the others. All ranks call it together, before
-// backward: with other kernels the gradients may arrive in another order, and the ranks would sum
-// different ones.
-void TrainStep::compare_kernels() const {
-  struct Rank {
-    std::string device, name;
-    std::vector<std::string> wrong;
-  };
-  std::vector<Rank> ranks;
-  for (const std::string& text :
-       group_.gather_text(fmt::format("{}\n{}\n{}", device_name(device_), host_name(),
-                                      join(wrong_kernels(device_), "\n")),
-                          "kernels")) {
-    const std::vector<std::string> parts = split(text, '\n');
-    ranks.push_back({parts.at(0),
-                     fmt::format("rank {} ({}, {})", ranks.size(), parts.at(1), parts.at(0)),
-                     {parts.begin() + 2, parts.end()}});
-  }
-  std::vector<std::string> odd;
-  std::string kernel;
-  bool mine = false;
-  for (const Rank& rank : ranks) {
-    const auto is_odd = [&](const std::string& name) {
-      return !name.empty() && std::ranges::any_of(ranks, [&](const Rank& other) {
-        return other.device == rank.device && std::ranges::count(other.wrong, name) == 0;
-      });
-    };
-    const auto found = std::ranges::find_if(rank.wrong, is_odd);
-    if (found == rank.wrong.end()) continue;
-    odd.push_back(rank.name);
-    kernel = *found;
-    mine |= &rank - ranks.data() == group_.rank();
-  }
-  if (odd.empty()) return;
-  throw Error::in("train", mine ? Exit::internal : Exit::peer,
-                  fmt::format("the fused kernel for {} is wrong on {} but right on other GPUs of "
-                              "the same kind: a faulty GPU; leave it out",
-                              kernel, short_list(odd)));
-}
-
 // Runs forward and backward for each micro-batch, and sums the results over the ranks. Leaves the
 // gradients of the whole batch in params_ and, on the CPU, the sum of all ranks' words in word_.
 // Returns the loss of the whole batch, () float64 on the device. `batch` must already be mixed.
@@ -174,7 +128,8 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch) {
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0) pass.next_micro_batch(n);
     const at::Tensor loss = forward(pass, micro_batch_of(batch, i, micro_batches));
-    if (runs_ == 1 && i == 0 && group_.open() && !device_.is_cpu()) compare_kernels();
+    if (runs_ == 1 && i == 0 && group_.open() && !device_.is_cpu())
+      compare_kernels(group_, device_);
     const at::Tensor own = loss.detach().to(at::kDouble).mul_(share);
     const at::Tensor seed = at::full({}, share, loss.options());
     if (weight.defined()) {

@@ -14,7 +14,6 @@
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
-#include "lib/input/class_map.h"
 #include "lib/model/parameter_resizer.h"
 #include "lib/model/target_scale.h"
 #include "lib/model/transformer/position_embedding.h"

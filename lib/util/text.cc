@@ -55,6 +55,13 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
+std::string short_list(const std::vector<std::string>& names, bool counted) {
+  constexpr size_t kShown = 8;
+  if (names.size() <= kShown) return join(names, ", ");
+  const std::string total = counted ? fmt::format(" ({} in all)", names.size()) : "";
+  return join({names.begin(), names.begin() + kShown}, ", ") + ", ..." + total;
+}
+
 std::string trim(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n\f\v";
   const size_t begin = text.find_first_not_of(kBlank);

@@ -1,5 +1,5 @@
-// Text: splitting and joining, finding a similar name, numbers for people, shell quoting, UTF-8,
-// JSON values.
+// Text: splitting and joining, short lists, finding a similar name, numbers for people, shell
+// quoting, UTF-8, JSON values.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,9 @@ namespace bv {
 // Always returns at least one part; parts may be empty.
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
+// Returns the first names, joined by commas: "cat, dog, ...". With `counted`, a list that is cut
+// ends with the number of all names: "cat, dog, ... (12 in all)".
+std::string short_list(const std::vector<std::string>& names, bool counted = true);
 std::string trim(std::string_view text);  // without white space at both ends
 // Returns UTF-8 text without the byte order mark that some editors write at the start of a file.
 std::string without_bom(std::string text);

@@ -21,6 +21,16 @@ TEST_CASE("split, join, trim") {
   CHECK(without_bom("cat\xEF\xBB\xBF") == "cat\xEF\xBB\xBF");
 }
 
+TEST_CASE("a short list shows eight names, and how many there are") {
+  const Strings eight = {"a", "b", "c", "d", "e", "f", "g", "h"};
+  CHECK(short_list({}).empty());
+  CHECK(short_list(eight) == "a, b, c, d, e, f, g, h");
+  Strings nine = eight;
+  nine.emplace_back("i");
+  CHECK(short_list(nine) == "a, b, c, d, e, f, g, h, ... (9 in all)");
+  CHECK(short_list(nine, /*counted=*/false) == "a, b, c, d, e, f, g, h, ...");
+}
+
 TEST_CASE("the tests replace text everywhere, and what replaces it is not searched") {
   CHECK(test::replace_all("a DIR and a DIR", "DIR", "/tmp/DIRx") == "a /tmp/DIRx and a /tmp/DIRx");
   CHECK(test::replace_all("aaa", "aa", "a") == "aa");

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "lib/input/class_map.h"
 #include "lib/input/source.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/error.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "lib/input/broken_files.h"
-#include "lib/input/class_map.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/image/orientation.h"
