@@ -70,7 +70,7 @@ class Calibration : public Evaluator {
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<EvalDetails::Bin> bins(bins_);  // contain sums until finish() divides them
     input_.for_each(context, [&](const Batch& batch) {
-      const at::Tensor logits = context.predict(batch, {}).at("logits").to(at::kDouble);
+      const at::Tensor logits = context.predict(batch, {}).at(kLogitsOutput).to(at::kDouble);
       const at::Tensor labels = dense_labels(batch, label_key_, name_);
       if (logits.sizes() != labels.sizes()) {
         throw Error(

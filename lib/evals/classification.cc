@@ -207,7 +207,7 @@ class Classification : public Evaluator {
     int64_t classes = 0;
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor logits =
-          context.predict(batch, {}).at("logits").to(at::kFloat);  // (n, classes)
+          context.predict(batch, {}).at(kLogitsOutput).to(at::kFloat);  // (n, classes)
       const at::Tensor labels = dense_labels(batch, label_key_, name_);
       if (logits.sizes() != labels.sizes()) {
         throw Error(

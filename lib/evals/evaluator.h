@@ -74,9 +74,9 @@ class Evaluator {
   virtual uint64_t content() const { return 0; }
   // Returns the names of the activations that run() will ask context.predict() for.
   virtual std::vector<std::string> activations() const { return {}; }
-  // Returns the output of the prediction function that run() reads: "logits", which `pred: predict`
-  // gives, or "loss", which `pred: loss` gives; empty if it needs neither.
-  virtual std::string output() const { return "logits"; }
+  // Returns the output of a prediction function (PredictionFunction::output) that run() reads;
+  // empty if it needs none.
+  virtual std::string output() const { return kLogitsOutput; }
   // Returns the names of the metrics that run() may emit; nullopt if only run() can tell. Keys that
   // name a metric (`best`, `early_stop`) are checked with them before the training.
   virtual std::optional<std::vector<std::string>> metrics() const { return std::nullopt; }

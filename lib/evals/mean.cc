@@ -29,7 +29,7 @@ class Mean : public Evaluator {
   int64_t examples() const override { return input_.examples(); }
   uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
-  std::string output() const override { return "loss"; }
+  std::string output() const override { return kLossOutput; }
 
   void run(const EvalContext& context, const Measure& emit) override {
     std::map<std::string, at::Tensor> sums;  // scalars, float64

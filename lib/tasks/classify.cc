@@ -123,14 +123,12 @@ class Classify : public Task {
     return labels.mul(weights_.on(labels.options())).sum();
   }
 
-  std::vector<std::string> predictions() const override { return {"predict", "loss"}; }
-
   Outputs predict(const std::string& pred, Model& model, const Batch& batch,
                   Pass& pass) const override {
     const at::Tensor logits = forward(model, batch, pass);
-    if (pred == "predict") return {{"logits", logits}};
+    if (pred == "predict") return {{kLogitsOutput, logits}};
     check(pred == "loss", "no prediction function '{}'", pred);
-    return {{"loss", (*loss_)(logits, need_labels(batch, logits))}};
+    return {{kLossOutput, (*loss_)(logits, need_labels(batch, logits))}};
   }
 
  private:

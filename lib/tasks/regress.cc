@@ -250,14 +250,12 @@ class Regress : public Task {
     return losses(model, batch, forward(model, batch, pass)).mean();
   }
 
-  std::vector<std::string> predictions() const override { return {"predict", "loss"}; }
-
   Outputs predict(const std::string& pred, Model& model, const Batch& batch,
                   Pass& pass) const override {
     const at::Tensor outputs = forward(model, batch, pass);
-    if (pred == "predict") return {{"logits", in_target_units(model, outputs)}};
+    if (pred == "predict") return {{kLogitsOutput, in_target_units(model, outputs)}};
     check(pred == "loss", "no prediction function '{}'", pred);
-    return {{"loss", losses(model, batch, outputs).mean(1)}};
+    return {{kLossOutput, losses(model, batch, outputs).mean(1)}};
   }
 
  private:

@@ -17,6 +17,15 @@ namespace bv {
 // What a prediction function returns, by name.
 using Outputs = std::map<std::string, at::Tensor>;
 
+// The outputs of the prediction functions that every task has.
+inline constexpr const char* kLogitsOutput = "logits";
+inline constexpr const char* kLossOutput = "loss";
+
+struct PredictionFunction {
+  std::string name;    // what an evaluator names in `pred`
+  std::string output;  // of Task::predict(), what it gives
+};
+
 // How many training examples have each label. Empty if that is not known without reading them.
 using LabelCounts = std::map<int64_t, int64_t>;
 
@@ -81,10 +90,12 @@ class Task {
   virtual at::Tensor weight(const Batch& batch) const { return {}; }
 
   // Returns the prediction functions that an evaluator may name in `pred` (as big_vision's train.py
-  // offers them). Every task has "predict" (outputs "logits"; fills pass.features) and "loss"
-  // (output "loss": one value per example, without label smoothing).
-  virtual std::vector<std::string> predictions() const = 0;
-  // Runs the model on a batch and returns the outputs of the prediction function `pred`.
+  // offers them). Every task has "predict", which also fills pass.features, and "loss", which gives
+  // one value per example, without label smoothing.
+  virtual std::vector<PredictionFunction> predictions() const {
+    return {{"predict", kLogitsOutput}, {"loss", kLossOutput}};
+  }
+  // Runs the model on a batch and returns the output of the prediction function `pred`.
   virtual Outputs predict(const std::string& pred, Model& model, const Batch& batch,
                           Pass& pass) const = 0;
 };

@@ -99,20 +99,20 @@ void check_data(const Config& config, EvalEnv env) {
 }
 
 // Records a problem if `pred` does not give the output that the evaluator reads, without which its
-// first evaluation would end the run.
-void check_output(const Config& config, const EvalJob& job, const std::string& type) {
-  constexpr std::pair<const char*, const char*> kPredictions[] = {
-      {"predict", "logits"}, {"loss", "loss"}};  // what every task has (lib/tasks/task.h)
+// first evaluation would end the run. `known`: the prediction functions of the task.
+void check_output(const Config& config, const EvalJob& job, const std::string& type,
+                  const std::vector<PredictionFunction>& known) {
   const std::string wanted = job.evaluator->output();
   std::string given, right;
-  for (const auto& [pred, output] : kPredictions) {
-    if (job.pred == pred) given = output;
-    if (wanted == output) right = pred;
+  for (const PredictionFunction& function : known) {
+    if (job.pred == function.name) given = function.output;
+    if (wanted == function.output) right = function.name;
   }
   if (wanted.empty() || given.empty() || given == wanted) return;
-  config.problem("pred", fmt::format("the evaluator '{}' reads '{}', which '{}' does not give; "
-                                     "write pred: {}",
-                                     type, wanted, job.pred, right));
+  config.problem("pred", fmt::format("the evaluator '{}' reads '{}', which '{}' does not give; {}",
+                                     type, wanted, job.pred,
+                                     right.empty() ? "no prediction function of the task does"
+                                                   : "write pred: " + right));
 }
 
 EvalJob read_eval(const std::string& name, const Config& config, const EvalDefaults& defaults,
@@ -121,7 +121,8 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
   EvalJob job;
   job.name = name;
   job.pred = config.get("pred", "predict");
-  const auto& known = defaults.predictions;
+  std::vector<std::string> known;
+  for (const PredictionFunction& function : defaults.predictions) known.push_back(function.name);
   if (!known.empty() && std::find(known.begin(), known.end(), job.pred) == known.end()) {
     config.problem("pred", unknown_name_message("prediction function", job.pred, known));
   }
@@ -144,7 +145,7 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
     config.fail("", "has no 'type', such as classification");
   job.evaluator = Evaluator::Registry::make(
       type, config, config.place(config.has("type") ? "type" : ""), eval_env(name, defaults));
-  check_output(config, job, type);
+  check_output(config, job, type, defaults.predictions);
   return job;
 }
 

@@ -40,7 +40,7 @@ struct EvalDefaults {
   // evaluators are not sound: only their data is opened.
   bool classes_known = true;
   // The prediction functions of the task; empty if there is no task.
-  std::vector<std::string> predictions;
+  std::vector<PredictionFunction> predictions;
 };
 
 // The evaluator of each metric, by the metric's whole name.

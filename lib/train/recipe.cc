@@ -287,7 +287,7 @@ void Recipe::read_evaluators() {
   defaults.group = &group;
   defaults.has_ema = config.has("ema");
   defaults.loss = config.get("loss", default_loss(config.get("task", "classify")));
-  defaults.predictions = task ? task->predictions() : std::vector<std::string>();
+  if (task) defaults.predictions = task->predictions();
   evals = read_evals(config.section("evals"), defaults, length);
   selection = read_selection(config, evals, length);
 }

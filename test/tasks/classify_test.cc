@@ -84,7 +84,12 @@ TEST_CASE("predictions") {
   Pass pass;
   pass.features = &features;
   const auto task = make(0, "sigmoid_xent");
-  CHECK(task->predictions() == std::vector<std::string>{"predict", "loss"});
+  for (const PredictionFunction& function : task->predictions()) {
+    const Outputs given = task->predict(function.name, model, batch(), pass);
+    CHECK(given.size() == 1);
+    CHECK(given.contains(function.output));
+  }
+  features.clear();
   const Outputs outputs = task->predict("predict", model, batch(), pass);
   CHECK(outputs.at("logits").sizes() == at::IntArrayRef{2, 3});
   CHECK(features.contains("logits"));

@@ -58,7 +58,7 @@ Collected collect_outputs(
   GrowingRows outputs, labels, places;
   int64_t bad = kNone;
   input.for_each(context, [&](const Batch& batch) {
-    const at::Tensor all = context.predict(batch, {}).at("logits").to(at::kFloat);
+    const at::Tensor all = context.predict(batch, {}).at(kLogitsOutput).to(at::kFloat);
     if (all.dim() != 2) {
       throw Error(Exit::usage, "",
                   fmt::format("evaluator '{}': the model's outputs are {}, not one row of numbers "

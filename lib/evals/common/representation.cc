@@ -11,7 +11,6 @@
 namespace bv {
 namespace {
 
-constexpr const char* kLogits = "logits";
 constexpr const char* kMask = "_mask";
 
 // Returns which rows count: (n) bool.
@@ -40,7 +39,7 @@ std::vector<std::string> RepresentationKeys::activations() const {
   return layer.empty() ? std::vector<std::string>() : std::vector<std::string>{layer};
 }
 
-std::string RepresentationKeys::output() const { return layer.empty() ? kLogits : ""; }
+std::string RepresentationKeys::output() const { return layer.empty() ? kLogitsOutput : ""; }
 
 LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
   LabelledFeatures all;
@@ -48,7 +47,7 @@ LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalConte
   int64_t rows = 0;
   input.for_each(context, [&](const Batch& batch) {
     const at::Tensor features =
-        context.predict(batch, activations()).at(layer.empty() ? kLogits : layer);
+        context.predict(batch, activations()).at(layer.empty() ? kLogitsOutput : layer);
     if (features.dim() != 2) {
       throw Error(Exit::usage, "",
                   fmt::format("evaluator '{}': representation_layer '{}' has shape {}, not one "
