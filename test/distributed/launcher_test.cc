@@ -71,6 +71,17 @@ TEST_CASE("warnings of any rank are shown at once, and error lines of a rank tha
   CHECK(killed.wait().err == shown);
 }
 
+TEST_CASE("an error line of several ranks is printed once, also if they go on") {
+  const Finished ended = launched({{"DIST_RANKS", "4"},
+                                   {"DIST_STEPS", "200"},
+                                   {"DIST_HOLD", "0.1"},
+                                   {"DIST_SAYS", "[input] b.jpg: truncated\n"}})
+                             .wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.err, "[input] b.jpg: truncated\n") == 1);
+}
+
 TEST_CASE("the launcher returns the code of the rank that failed first") {
   struct Case {
     std::string fault, rank;

@@ -170,7 +170,7 @@ void print_layouts(Group& group) {
 // that step, because the rank differs from the others, or, with the rank -1, because they find no
 // majority. $DIST_END_CODES "75 6" are the exit codes of the ranks, which then end one after the
 // other. $DIST_DEVICE_HANGS is a step in which all ranks wait for a device that does not answer.
-// $DIST_SAYS are lines that rank 1 prints after its first step.
+// $DIST_SAYS are lines that every rank but rank 0 prints after its first step.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -215,7 +215,7 @@ void steps() {
     expect(sum[5].item<float>() == static_cast<float>(group->size()), "a step's sum");
     group->note_step(step);
     if (step == 0 && group->rank() == 0) std::printf("stepping\n"), std::fflush(stdout);
-    if (step == 0 && group->rank() == 1) std::fputs(variable("DIST_SAYS").c_str(), stderr);
+    if (step == 0 && group->rank() > 0) std::fputs(variable("DIST_SAYS").c_str(), stderr);
   }
   const int rank = group->rank();
   group->finish();

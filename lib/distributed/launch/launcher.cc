@@ -9,8 +9,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <numeric>
-#include <set>
 
 #include "lib/distributed/address.h"
 #include "lib/distributed/launch/node_coordinator.h"
@@ -65,6 +65,7 @@ class Launcher {
   void leave_stuck_ranks();
   void pass_lines();
   bool already_printed(const std::string& line) const;
+  void print_once(RankProcess& process);
   void print_last_lines();
   bool running() const;
 
@@ -75,6 +76,7 @@ class Launcher {
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<NodeCoordinator> coordinator_;
   std::vector<RankProcess> ranks_;
+  std::map<std::string, int> printed_;  // error lines, and for which rank each was printed first
   std::vector<int> failures_;  // of the ranks in each slot of this host, in all generations
   int code_ = 0;
   int failed_code_ = 0;  // of the generation before this one; 0: none, or it ended well here
@@ -135,6 +137,7 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
   const std::vector<int> slots = choose_slots(failures_, sizes[node]);
   const char* threads = std::getenv("OMP_NUM_THREADS");
   ranks_.assign(static_cast<size_t>(sizes[node]), {});
+  printed_.clear();
   for (int i = 0; i < sizes[node]; ++i) {
     RankProcess& process = ranks_[static_cast<size_t>(i)];
     process.rank = first + i;
@@ -264,7 +267,7 @@ void Launcher::pass_lines() {
     pass_output(process);
     const bool held = !process.held_lines.empty() && process.pid > 0 && failed_at_ < 0;
     if (held && monotonic_seconds() - process.held_since > options_.hold_period)
-      print_held_lines(process);
+      print_once(process);
   }
 }
 
@@ -277,22 +280,27 @@ bool Launcher::already_printed(const std::string& line) const {
   });
 }
 
-// Prints each error line that is still held back once, except for ranks that failed with the same
-// code as the first rank, which has printed its own.
+// Prints the lines of a rank that are held back, except those that were printed for another rank.
+void Launcher::print_once(RankProcess& process) {
+  for (const std::string& line : process.held_lines) {
+    const int rank = printed_.emplace(line, process.rank).first->second;
+    if (rank != process.rank || already_printed(line)) continue;
+    const bool names_ranks = line.starts_with("[distributed] ");
+    std::fprintf(stderr, "%s%s\n",
+                 names_ranks ? "" : fmt::format("[rank {}] ", process.rank).c_str(), line.c_str());
+  }
+  process.held_lines.clear();
+}
+
+// Prints the lines that are still held back, except for ranks that failed with the same code as the
+// first rank, which has printed its own.
 void Launcher::print_last_lines() {
   if (ranks_.empty()) return;
-  std::set<std::string> printed;
   const RankProcess& first = ranks_.front();
   for (RankProcess& process : ranks_) {
     const bool as_first = first.stderr_fd < 0 && process.code == first.code && process.code != 0;
     if (process.killed_by_us() || as_first) process.held_lines.clear();
-    for (const std::string& line : process.held_lines)
-      if (!already_printed(line) && printed.insert(line).second)
-        std::fprintf(stderr, "%s%s\n",
-                     line.starts_with("[distributed] ")
-                         ? ""
-                         : fmt::format("[rank {}] ", process.rank).c_str(),
-                     line.c_str());
+    print_once(process);
   }
 }
 

@@ -161,11 +161,6 @@ bool pass_output(RankProcess& process) {
   return false;
 }
 
-void print_held_lines(RankProcess& process) {
-  for (const std::string& line : process.held_lines) print_line(process, line);
-  process.held_lines.clear();
-}
-
 void end(RankProcess& process) {
   if (process.pid <= 0) return;
   if (!process.killed_by_us()) process.killed_at = monotonic_seconds();

@@ -14,8 +14,8 @@ struct RankProcess {
   int pid = -1;         // -1: not running
   int stderr_fd = -1;   // our end of its stderr; -1: it writes to our stderr (the first rank)
   std::string partial;  // an unfinished line of its stderr
-  // Its error lines, and lines after them. They are printed at the end, without those that other
-  // ranks have printed too.
+  // Its error lines, and lines after them. They are printed later, without those that other ranks
+  // have printed too.
   std::vector<std::string> held_lines;
   double held_since = 0;     // monotonic seconds at which the first of them came
   int code = -1;             // exit code, or 128 + signal; -1: still running
@@ -50,8 +50,6 @@ void start(RankProcess& process, const RankStart& how);
 // error lines and those that follow them, which it holds back. Warnings are always printed. Returns
 // false at the end of file.
 bool pass_output(RankProcess& process);
-// Prints and forgets the lines that are held back.
-void print_held_lines(RankProcess& process);
 
 // Sends SIGKILL, if it still runs.
 void end(RankProcess& process);
