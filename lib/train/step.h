@@ -209,7 +209,7 @@ class TrainStep {
 
   // Of the last measured step.
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;
-  std::optional<int64_t> digest_;  // empty: digest() computes it
+  std::optional<int64_t> digest_;  // if several ranks train; empty: digest() computes it
   bool compares_states_ = false;
   std::string non_finite_, first_non_finite_, skipped_;
   BadStepHook on_bad_step_;

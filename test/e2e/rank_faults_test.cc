@@ -164,7 +164,9 @@ TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothin
   CHECK_THAT(odd.err,
              Catch::Contains("[train] after step 13 the weights or the optimizer's state of rank 1 "
                              "(") &&
-                 Catch::Contains(" differ from those of the other ranks: a device ("));
+                 Catch::Contains(" differ from those of the other ranks: a device (") &&
+                 Catch::Contains(" is faulty; they were equal after step 10, and the same command "
+                                 "continues from the last checkpoint up to there\n"));
   CHECK(metric_rows(f.dir / "w").size() == 14);
   CHECK(run(f.args("w", {"--devices", "cpu:3"})).code == 0);
   REQUIRE(run(f.args("calm", {"--devices", "cpu:3"})).code == 0);
@@ -182,6 +184,12 @@ TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothin
                  Catch::Contains(" differ: the device of one of them ("));
   CHECK(exists(f.dir / "p/ckpt/step-1"));
   CHECK_FALSE(exists(f.dir / "p/ckpt/step-20"));
+
+  // Without a workdir there is nothing to continue from.
+  const Finished unsaved = run({"--config", f.config, "--devices", "cpu:2"}, flip);
+  INFO(unsaved.err);
+  CHECK(unsaved.code == 7);
+  CHECK_THAT(unsaved.err, Catch::Contains(" or its memory is faulty\n"));
 }
 
 TEST_CASE("a slow rank gives one warning with its ratio, and the run continues") {

@@ -281,9 +281,10 @@ class Trainer {
   MetricOwners metric_owners_;
   // What this rank's loader has left out in this step and the other ranks do not know yet.
   std::vector<FailedExample> failed_now_;
-  // Of the state after the last step, if that was logged: the next control word has it.
+  // The digest after the last step, if that was logged. It is sent in the next step's control word
+  // and then cleared.
   std::optional<int64_t> digest_;
-  int64_t compared_step_ = -1;  // the last step whose states were compared for a save
+  int64_t compared_step_ = -1;  // the last step whose states were found equal before a save
 };
 
 }  // namespace bv

@@ -40,21 +40,28 @@ void Trainer::compare_digests(const std::array<double, 2>& sums) {
   report_odd_ranks(step_ - 1, digest);
 }
 
-// Before a save. All ranks call it together, even those that save nothing.
+// Before a save, also on ranks that save nothing. All ranks compare once per step. Rank 0 comes here
+// again, alone, if it left this step's save out and a signal then makes it save: a second
+// collective would hang.
 void Trainer::check_same_state(int64_t step) {
-  // Rank 0 may have left out the save of this step. Then it alone may come here again.
   if (!recipe_.step->compares_states() || compared_step_ == step) return;
-  compared_step_ = step;
   const int64_t digest = recipe_.step->digest();
   const auto most = group_.all_max(std::array{digest, ~digest}, "state");
   if (most[0] != ~most[1]) report_odd_ranks(step, digest);
+  compared_step_ = step;
 }
 
 // All ranks call it together once they know that their states differ. Throws what
 // report_odd_states() throws. If that returns, the ranks do not compare their states any more.
 void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
+  // Later steps were not saved. The save of that step itself may have been left out.
   const std::string advice =
-      "; the same command continues from the last checkpoint, which was compared";
+      workdir_ && compared_step_ > 0
+          ? fmt::format(
+                "; they were equal after step {}, and the same command continues from the "
+                "last checkpoint up to there",
+                compared_step_)
+          : "";
   report_odd_states(group_, recipe_.device, step, digest, advice);
   recipe_.step->stop_comparing();
   digest_.reset();  // of this step: the next control word would tell it once more
