@@ -242,11 +242,11 @@ void Launcher::read_report(Store& store) {
 void Launcher::kill_reported() {
   if (failure_seen_at_ < 0 || monotonic_seconds() - failure_seen_at_ < kFailedRankGrace) return;
   for (RankProcess& process : ranks_)
-    if (process.reported) end(process);
+    if (process.reported) kill_now(process);
 }
 
 void Launcher::kill_rest() {
-  for (RankProcess& process : ranks_) end(process);
+  for (RankProcess& process : ranks_) kill_now(process);
 }
 
 // A process does not end while the kernel waits for a broken device or file system.
@@ -323,7 +323,8 @@ Outcome Launcher::await_ranks(Store& store) {
       kill_reported();
     }
   }
-  // All may have ended before the next look. Only elastic restarts need to know.
+  // If all ranks ended between two looks, the report has not been read yet. Only elastic restarts
+  // use it.
   if (failed_at_ >= 0 && options_.least_ranks > 0) read_report(store);
   print_last_lines();
   Outcome outcome;

@@ -161,7 +161,7 @@ bool pass_output(RankProcess& process) {
   return false;
 }
 
-void end(RankProcess& process) {
+void kill_now(RankProcess& process) {
   if (process.pid <= 0) return;
   if (!process.killed_by_us()) process.killed_at = monotonic_seconds();
   ::kill(process.pid, SIGKILL);

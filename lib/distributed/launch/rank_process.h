@@ -52,9 +52,10 @@ void start(RankProcess& process, const RankStart& how);
 bool pass_output(RankProcess& process);
 
 // Sends SIGKILL, if it still runs.
-void end(RankProcess& process);
-// From now on counts a process that SIGKILL does not end as ended by it. It remains our child.
-// Returns its state, such as 'D': the kernel waits for a device or a file system.
+void kill_now(RankProcess& process);
+// Gives up on a process that SIGKILL did not end: from now on it counts as killed, although it still
+// exists as our child. Returns the state of the process from /proc, such as 'D' (it waits in the
+// kernel for a device or a file system), or '?'.
 char leave_behind(RankProcess& process);
 
 // Returns "exit code 5" or "signal 9 (SIGKILL)".
