@@ -152,7 +152,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
            c10::Device device, int first_ranks, bool restarted) {
   const bool writes = !arguments.workdir.empty();
   std::optional<Group::Phase> start(std::in_place, group, kIndexing);  // until the first step
-  if (group.rank() == 0) crash_point("start.rank0");
+  if (group.rank() == 0) crash_point("start.data");
   std::optional<Restored> checkpoint;  // rank 0 only
   if (group.rank() == 0) checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
   Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks,

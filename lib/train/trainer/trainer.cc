@@ -77,7 +77,7 @@ Exit Trainer::run(std::optional<Group::Phase>& start) {
   done_step_ = first_step_;
   if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
   if (workdir_ && is_rank0()) {
-    crash_point("start.rank0");
+    crash_point("start.files");
     workdir_->remove_end();
     checkpointer_->start();  // makes ckpt/ before the first row: see require_checkpoints()
     undo_dropped_changes();

@@ -65,7 +65,7 @@ void Trainer::restore() {
 }
 
 void Trainer::load_start() {
-  crash_point("start.rank0");
+  crash_point("start.load");
   if (!start_.empty() || (workdir_ && !workdir_->ckpt().steps().empty())) return;
   const StartFrom& from = recipe_.start;
   if (!from.resume.empty() && is_checkpoint(from.resume)) {
