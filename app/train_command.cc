@@ -167,6 +167,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   TrainerOptions options = {arguments.argv,           BV_VERSION,
                             build_commit(),           arguments.cleanup,
                             arguments.accept_changes, arguments.synthetic};
+  options.before_first_step = [&start] { start.reset(); };
   std::optional<Trainer> trainer;
   while (true) {
     trainer.emplace(recipe, writes ? &workdir : nullptr, options, group);
@@ -175,7 +176,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
       if (first && writes && claim(workdir, *trainer, checkpoint, recipe, group, restarted))
         return Exit::ok;
       if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
-      return trainer->run(start);
+      return trainer->run();
     } catch (const RolledBack&) {
       start.emplace(group, "start");
       options.before = trainer->process();

@@ -47,7 +47,7 @@ double Trainer::clock_start() const {
   return options_.before ? options_.before->rolled_back : program_start();
 }
 
-Exit Trainer::run(std::optional<Group::Phase>& start) {
+Exit Trainer::run() {
   if (recipe_.nan_rolls_back && !workdir_)
     throw Error(Exit::usage, "nan: rollback", "needs a --workdir for the checkpoints to return to");
   if (workdir_) {
@@ -110,7 +110,7 @@ Exit Trainer::run(std::optional<Group::Phase>& start) {
       initial_row();
     if (select(first_step_, {}))  // it had stopped early before
       log::info("The run {}", stopped_early_);
-    else if (const Exit code = loop(start); code != Exit::ok)
+    else if (const Exit code = loop(); code != Exit::ok)
       return code;
   } catch (const Stopped& stopped) {
     return stop(step_, stopped.code);
@@ -194,7 +194,7 @@ void Trainer::finish_interrupted_row() {
   metrics_->end_row();
 }
 
-Exit Trainer::loop(std::optional<Group::Phase>& start) {
+Exit Trainer::loop() {
   if (first_step_ < total_steps_) {
     LoaderOptions options = recipe_.loader;
     options.shift = position_ - first_step_ * recipe_.length.batch_size;
@@ -212,7 +212,7 @@ Exit Trainer::loop(std::optional<Group::Phase>& start) {
   wait_start_ = chrono_.now();
   if (loader_) pace_.start(reading(first_step_));
   release_large_tensors();  // of the start
-  start.reset();
+  if (options_.before_first_step) options_.before_first_step();
   for (int64_t step = first_step_ + 1; step <= total_steps_; ++step) {
     step_ = step;
     profile_.at(step);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -52,6 +53,8 @@ struct TrainerOptions {
   bool cleanup = false;         // remove the workdir after the last step
   bool accept_changes = false;  // continue a checkpoint although the config has changed
   bool synthetic = false;       // all data are generated
+  // If set, run() calls it right before the loop of steps: the start has ended.
+  std::function<void()> before_first_step = {};
   // Set if other trainers of this process have returned to a checkpoint.
   std::optional<ProcessSoFar> before = {};
 };
@@ -79,12 +82,11 @@ class Trainer {
   // For rank 0, before run().
   // `finished`: the workdir's run has nothing left to do.
   void check_changes(const std::optional<Restored>& checkpoint, bool finished);
-  // Trains to the last step or until a signal. `start`, which the caller has begun, is the phase of
-  // the start; it ends right before the first step. Returns Exit::ok, or the signal's code. After a
+  // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code. After a
   // signal it saves a checkpoint first, unless there is no workdir or no step was done. When this
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
   // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
-  Exit run(std::optional<Group::Phase>& start);
+  Exit run();
   // What this process has done, for the trainer that goes on after RolledBack.
   ProcessSoFar process() const;
   // Writes the rows that are still in memory to their files, in a separate thread, and waits at
@@ -154,7 +156,7 @@ class Trainer {
   // The loop (trainer.cc).
   void initial_row();
   void finish_interrupted_row();
-  Exit loop(std::optional<Group::Phase>& start);
+  Exit loop();
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
   void measure(int64_t step, const Plan& plan);
