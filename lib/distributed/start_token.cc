@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // In seconds.
-constexpr double kStoreGreeting = 2;  // that a store may take for its first answer
+constexpr double kStoreGreeting = 2;  // the longest wait for a store's first answer
 constexpr double kFirstPause = 0.02, kLongestPause = 0.5;
 constexpr const char* kOffer = "start";
 

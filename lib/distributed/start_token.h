@@ -19,10 +19,11 @@ namespace bv {
 
 class StartToken {
  public:
-  // With torchrun, rank 0 makes its offer and answers the other ranks, in a thread, until this
-  // object is destroyed. The other ranks wait up to `seconds` for the store and up to `seconds` for
-  // the answer. With other launchers token() is layout.token, and nothing is opened. `address` is
-  // layout.address, resolved. Throws Error(Exit::peer) if the store or rank 0 does not answer, and
+  // `address` is layout.address, resolved. With torchrun, rank 0 waits up to `seconds` for the
+  // store and makes its offer. A thread then answers the other ranks until this object is
+  // destroyed. Every other rank waits up to `seconds` for the store, and then up to `seconds` for
+  // the answer. With other launchers token() is layout.token, and nothing is opened. Throws
+  // Error(Exit::peer) if the store or rank 0 does not answer, or if the store is lost. Throws
   // Interrupted (lib/distributed/store.h) if `stop` returns true meanwhile.
   StartToken(const RankLayout& layout, const std::string& address, double seconds,
              const std::function<bool()>& stop);

@@ -12,6 +12,7 @@
 
 #include "lib/distributed/launch/rank_process.h"
 #include "test/distributed/workers.h"
+#include "test/support/error.h"
 
 namespace bv::test {
 namespace {
@@ -50,6 +51,11 @@ TEST_CASE("without /proc the launcher starts the path that it was started by") {
   CHECK(own_program() == "/proc/self/exe");
   const std::string other = own_program("/no/such/link");
   CHECK(std::filesystem::equivalent(other, "/proc/self/exe"));
+  const std::string refused = error_of([] { own_program("/no/such/link", "/no/such/path"); });
+  CHECK(refused ==
+        "/no/such/link: error: cannot start more processes: this link to the program is missing; "
+        "mount /proc");
+  CHECK(error_of([] { own_program("/no/such/link", ""); }) == refused);
 }
 
 TEST_CASE("warnings of any rank are shown at once, and error lines of a rank that goes on later") {

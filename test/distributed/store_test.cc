@@ -250,6 +250,28 @@ TEST_CASE("a rank that torchrun starts without rank 0 says so") {
   CHECK(ended.err == "[distributed] rank 0 did not join within 0.5 s\n");
 }
 
+TEST_CASE("a rank that waits for rank 0 when the store is lost says so") {
+  Worker host("store", {});
+  const int port = std::stoi(host.first_line());
+  // The offer of an earlier start, whose rank 0 does not answer any more.
+  Store store("127.0.0.1", port, "torchrun-lost", 5);
+  store.set("old/answered", "0");
+  store.set("start", "old");
+  Variables variables = rank_variables(1, 2, 0);
+  for (const auto& [name, value] : clients(port)) variables[name] = value;
+  variables["TORCHELASTIC_RUN_ID"] = "lost";
+  Worker rank("steps", variables);
+  for (int i = 0; i < 2000 && store.add("old/announced", 0) == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(store.add("old/announced", 0) == 1);
+  host.kill(SIGKILL);
+  const Finished ended = rank.wait();
+  CHECK(ended.code == 7);
+  CHECK(ended.err == fmt::format("[distributed] the run's store at 127.0.0.1:{} was lost before "
+                                 "rank 0 joined\n",
+                                 port));
+}
+
 TEST_CASE("a port where something else answers is no store") {
   // It accepts connections and never answers.
   const Listener listener = listen_at("127.0.0.1", 0);

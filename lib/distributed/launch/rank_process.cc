@@ -96,10 +96,14 @@ void pass_line(RankProcess& process, std::string line) {
 
 }  // namespace
 
-std::string own_program(const std::string& link) {
+std::string path_at_start() {
+  const auto* path = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  return path == nullptr ? "" : path;
+}
+
+std::string own_program(const std::string& link, const std::string& path) {
   if (::access(link.c_str(), X_OK) == 0) return link;
-  const auto* name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
-  if (name != nullptr && ::access(name, X_OK) == 0) return name;
+  if (::access(path.c_str(), X_OK) == 0) return path;
   throw Error(Exit::usage, link,
               "cannot start more processes: this link to the program is missing; mount /proc");
 }

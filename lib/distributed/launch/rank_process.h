@@ -35,10 +35,13 @@ struct RankStart {
   bool quiet = false;  // drops stdout and sends stderr to us (all ranks but the first)
 };
 
+// Returns the path by which this process was started; "" if it is not known.
+std::string path_at_start();
+
 // Returns a path that executes this program: `link`, which the kernel keeps right if the program is
-// replaced, or without it the path that this process was started by. Throws Error(Exit::usage) if
-// there is neither.
-std::string own_program(const std::string& link = "/proc/self/exe");
+// replaced, or without it `path`. Throws Error(Exit::usage) if there is neither.
+std::string own_program(const std::string& link = "/proc/self/exe",
+                        const std::string& path = path_at_start());
 
 // Starts own_program(). The child gets SIGKILL when this thread ends. It has its own process
 // group, so that Ctrl-C reaches the launcher only, which passes it on once. It has default signal
