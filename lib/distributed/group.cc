@@ -136,7 +136,7 @@ void Group::Pending::wait() {
   if (!state_) return;
   const auto state = std::move(state_);
   Watch& watch = *state->group->watch;
-  // For NCCL, wait() only makes the stream wait. It blocks if the device's queue is full.
+  // For NCCL, wait() only makes the stream wait, and blocks only if the device's queue is full.
   const bool of_device = on_device(*state->work);
   if (of_device)
     watch.await_device_begin();
@@ -146,7 +146,8 @@ void Group::Pending::wait() {
   try {
     state->work->wait();
   } catch (const std::exception& error) {
-    // With NCCL this is a fault of this rank's own device, not of another rank.
+    // With NCCL an exception here is therefore a fault of this rank's own device, not of another
+    // rank.
     if (of_device) {
       watch.await_device_end();
       throw;

@@ -4,7 +4,8 @@
 namespace bv {
 
 // Sets the variables so that c10d neither ends this process nor waits for dumps. Call it before the
-// backend is created. Values that the user has set count, except where torchrun sets its own.
+// backend is created. A value that the user has set is kept, except that of a variable that
+// torchrun sets itself.
 void set_nccl_environment();
 
 }  // namespace bv

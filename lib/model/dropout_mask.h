@@ -18,8 +18,8 @@ struct DropoutMask {
   uint64_t step;
   std::array<uint32_t, 2> key;
 
-  // The counter has 40 bits for blocks of 4 elements: the upper 8 are those that a step, which is
-  // below 2^53, leaves free.
+  // Philox's counter numbers blocks of 4 elements with 40 bits: 32 of its own, and the top 8 of the
+  // step's upper word, which are free because a step is below 2^53.
   static constexpr int64_t kMostElements = int64_t{1} << 42;
 
   // The range of Philox blocks. A block has 4 elements.

@@ -24,8 +24,8 @@ namespace {
 // fit into one rank's memory.
 constexpr int64_t kAtOnce = 64;
 
-// Of the images of a batch, in float32: the process holds several copies of them, and decodes them
-// while all other ranks wait.
+// The maximum size of a batch's images as float32: the process holds several copies of them, and
+// decodes them while all other ranks wait.
 constexpr double kMostImageBytes = 1 << 30;
 
 bool is_finite(const at::Tensor& values) {

@@ -1,5 +1,5 @@
-// A step whose loss, gradients or update are not finite: what is known about it, where its values
-// come from, and the folder in which a run leaves it for `bvtrain replay`.
+// A bad step: its loss, gradients or update are not finite. This file describes it, finds the first
+// value that is not finite, and writes the folder that `bvtrain replay` reads.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 //                                            "flock" for other hosts
 //   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write is tried again
 //   BVTRAIN_LOCK_BEAT=<seconds>              WorkdirLock::kBeat
-//   BVTRAIN_BATCH_LIMIT=<bytes>              the images of a bad step that a run saves at most
+//   BVTRAIN_BATCH_LIMIT=<bytes>              a run saves a bad step's batch only if its images take
+//                                            at most this
 // Without these variables a crash point costs two look-ups in the environment.
 #pragma once
 

@@ -81,7 +81,7 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   }
   if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
   const BestPoint point{watched.metric, watched.higher_is_better, rows->step, rows->value};
-  // It may have been put aside for a change of its evaluator that was dropped since.
+  // A restart that changed its evaluator may have moved it away. That change was dropped later.
   if (take_best_back(folder, point)) {
     log::info("{} is that of step {} again, the best so far", folder, rows->step);
     return;

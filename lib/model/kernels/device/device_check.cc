@@ -27,7 +27,7 @@ using Tensors = std::vector<at::Tensor>;
 // wrong kernel about 1.
 constexpr double kBound = 0.1;
 
-// The results of all checks, by kernel and index of the device.
+// The results of all checks. The key is the kernel and the index of the device.
 struct Results {
   std::mutex mutex;
   std::map<std::pair<std::string, int>, bool> right;

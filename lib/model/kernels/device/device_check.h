@@ -23,8 +23,8 @@ struct KernelCheck {
 bool fused_kernel_is_right(const char* name, c10::Device device,
                            const std::function<KernelCheck(c10::Device device)>& check);
 
-// Returns the names of the kernels that this was not true of on `device` so far, in alphabetical
-// order.
+// Returns the kernels that fused_kernel_is_right() has found wrong on `device` so far, in
+// alphabetical order.
 std::vector<std::string> wrong_kernels(c10::Device device);
 
 // Returns a tensor of values between -1 and 1, to be used as an input. Different seeds give
