@@ -56,9 +56,9 @@ bool pass_output(RankProcess& process);
 
 // Sends SIGKILL, if it still runs.
 void kill_now(RankProcess& process);
-// Gives up on a process that SIGKILL did not end: from now on it counts as killed, although it still
-// exists as our child. Returns the state of the process from /proc, such as 'D' (it waits in the
-// kernel for a device or a file system), or '?'.
+// Gives up on a process that SIGKILL did not end: from now on it counts as killed, although it
+// still exists as our child. Returns the state of the process from /proc, such as 'D' (it waits in
+// the kernel for a device or a file system), or '?'.
 char leave_behind(RankProcess& process);
 
 // Returns "exit code 5" or "signal 9 (SIGKILL)".

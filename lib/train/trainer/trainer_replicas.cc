@@ -40,8 +40,8 @@ void Trainer::compare_digests(const std::array<double, 2>& sums) {
   report_odd_ranks(step_ - 1, digest);
 }
 
-// Before a save, also on ranks that save nothing. All ranks compare once per step. Rank 0 comes here
-// again, alone, if it left this step's save out and a signal then makes it save: a second
+// Before a save, also on ranks that save nothing. All ranks compare once per step. Rank 0 comes
+// here again, alone, if it left this step's save out and a signal then makes it save: a second
 // collective would hang.
 void Trainer::check_same_state(int64_t step) {
   if (!recipe_.step->compares_states() || compared_step_ == step) return;
