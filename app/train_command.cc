@@ -5,6 +5,7 @@
 #include "app/standard_output.h"
 #include "app/time_limit.h"
 #include "app/version.h"
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/shared_workdir.h"
 #include "lib/compare/run_status.h"
@@ -154,7 +155,11 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   std::optional<Group::Phase> start(std::in_place, group, kIndexing);  // until the first step
   if (group.rank() == 0) crash_point("start.data");
   std::optional<Restored> checkpoint;  // rank 0 only
-  if (group.rank() == 0) checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
+  if (group.rank() == 0) {
+    // The class numbers come from the checkpoint, and the config is compared with it.
+    if (writes) restore_replaced(workdir.ckpt());
+    checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
+  }
   Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks,
                 agreed_classes(group, classes_of(checkpoint)));
   if (group.rank() == 0) {

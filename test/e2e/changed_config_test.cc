@@ -160,6 +160,21 @@ TEST_CASE("other values in an evaluator's file of arrays are told") {
   CHECK_FALSE(contains(finished.again(pairs).err, "evals.pairs"));
 }
 
+TEST_CASE("a changed config is refused if the only checkpoint must be renamed back first") {
+  const FinishedRun finished;
+  // A process was killed while it replaced the checkpoint.
+  const std::string step = finished.workdir + "/ckpt/step-10";
+  std::filesystem::rename(step, finished.workdir + "/ckpt/.old-step-10");
+  for (const char* file : {"/DONE", "/result.json"})
+    REQUIRE(std::filesystem::remove(finished.workdir + file));
+  const Finished refused = finished.again({"lr=0.5"});
+  INFO(refused.err);
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, step + " is back: "));
+  CHECK(contains(refused.err, "changed config: lr: 0.002 -> 0.5\n"));
+  CHECK(contains(refused.err, "error: the run there was started with another lr; add"));
+}
+
 TEST_CASE("a checkpoint that does not hold the size of its data continues") {
   const FinishedRun finished;
   const std::string folder = finished.workdir + "/ckpt/step-10";
