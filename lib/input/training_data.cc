@@ -16,6 +16,9 @@ namespace {
 constexpr uint64_t kOrderVersion = 2;
 // Short, so that the shares also hold within a block to within a few examples.
 constexpr int64_t kSmallestBlock = 64;
+// The largest number that count_classes() accepts from data without class names. A larger label is
+// probably not a class number.
+constexpr int64_t kMostUnnamed = 1'000'000;
 
 uint64_t seed_of(uint64_t seed, std::string_view what) { return seed ^ hash64(what); }
 
@@ -109,13 +112,9 @@ const std::vector<std::string>& TrainingData::class_names() const {
 }
 
 std::set<int64_t> TrainingData::labels_of_splits() const {
-  std::set<int64_t> all;
-  for (const Part& part : parts_) {
-    const std::set<int64_t> own = part.data->labels_of_splits();
-    if (own.empty()) return {};  // not known for all
-    all.insert(own.begin(), own.end());
-  }
-  return all;
+  std::vector<std::shared_ptr<const Dataset>> all;
+  for (const Part& part : parts_) all.push_back(part.data);
+  return bv::labels_of_splits(all);
 }
 
 uint64_t TrainingData::content() const {
@@ -136,6 +135,28 @@ uint64_t TrainingData::fingerprint() const {
     if (part.sampler) add(part.sampler->fingerprint());
   }
   return hash;
+}
+
+std::set<int64_t> labels_of_splits(const std::vector<std::shared_ptr<const Dataset>>& all) {
+  std::set<int64_t> labels;
+  for (const auto& data : all) {
+    const std::set<int64_t> own = data->labels_of_splits();
+    if (own.empty()) return {};  // not known for all
+    labels.insert(own.begin(), own.end());
+  }
+  return labels;
+}
+
+int64_t count_classes(const Config& config, const std::vector<std::string>& names,
+                      const std::set<int64_t>& labels) {
+  if (!names.empty()) return std::ssize(names);
+  const int64_t count = labels.empty() ? 0 : *labels.rbegin() + 1;
+  if (count < 1 || count > kMostUnnamed) {
+    config.fail("num_classes",
+                "'auto' needs training data that names its classes, or whose labels are known "
+                "before its examples are read; give a number");
+  }
+  return count;
 }
 
 }  // namespace bv

@@ -101,4 +101,14 @@ class TrainingData {
   mutable std::unique_ptr<DecodedImages> cache_;  // null until open_cache()
 };
 
+// Returns the labels of the splits of all these data sets (Dataset::labels_of_splits()); empty if
+// one of them does not know its labels.
+std::set<int64_t> labels_of_splits(const std::vector<std::shared_ptr<const Dataset>>& all);
+
+// Returns the number that `num_classes: auto` stands for, if the training data has the class names
+// `names` or, without names, the labels of labels_of_splits(). Throws Error(Exit::usage) at the key
+// if both are empty, or if a label is too large for a class number.
+int64_t count_classes(const Config& config, const std::vector<std::string>& names,
+                      const std::set<int64_t>& labels);
+
 }  // namespace bv

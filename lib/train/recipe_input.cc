@@ -45,9 +45,6 @@ const KeyTable mixture_keys(
       "again."}});
 
 constexpr std::string_view kAuto = "auto";  // a value of num_classes
-// The largest number that `num_classes: auto` accepts from data without class names. A larger label
-// is probably not a class number.
-constexpr int64_t kMostUnnamed = 1'000'000;
 
 // Checks that an example has what a model needs.
 void check_image(const Config& input, const Example& example) {
@@ -374,10 +371,9 @@ bool Recipe::read_num_classes() {
 
 // Compares num_classes with the classes of the training data, or sets it to their number if `auto`.
 void Recipe::count_classes(const Config& input) {
-  const bool known = data_env_.classes && !data_env_.classes->trained.empty();
-  const std::set<int64_t> labels = known ? data_env_.classes->trained : data->labels_of_splits();
+  const std::set<int64_t>& trained = data_env_.classes->trained;
+  const std::set<int64_t> labels = trained.empty() ? data->labels_of_splits() : trained;
   const auto named = std::ssize(classes_.names);
-  const int64_t count = named > 0 ? named : labels.empty() ? 0 : *labels.rbegin() + 1;
   if (config.is_text("num_classes", kAuto)) {
     if (!inputs_[0].training.pp->uses_data_labels()) {
       config.fail(
@@ -386,18 +382,14 @@ void Recipe::count_classes(const Config& input) {
                       "the labels from '{}'; give a number",
                       inputs_[0].training.pp->made_from("labels")));
     }
-    if (data_env_.synthetic && count < 1) {
+    if (data_env_.synthetic && named == 0 && labels.empty()) {
       config.fail("num_classes",
                   "'auto' counts the classes of the data, which --synthetic does not read; give a "
                   "number, e.g. --set num_classes=10");
     }
-    if (count < 1 || count > kMostUnnamed) {
-      config.fail("num_classes",
-                  "'auto' needs training data that names its classes, or whose labels are known "
-                  "before its examples are read; give a number");
-    }
-    num_classes = data_env_.source.num_classes = count;
-    config.replace("num_classes", count);
+    num_classes = bv::count_classes(config, classes_.names, labels);
+    data_env_.source.num_classes = num_classes;
+    config.replace("num_classes", num_classes);
     config_counts_classes_ = true;
   }
   // With `auto`, onehot(num_classes) always fits. Other labels are not these classes.

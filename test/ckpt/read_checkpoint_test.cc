@@ -3,20 +3,16 @@
 #include "lib/ckpt/read_checkpoint.h"
 
 #include <ATen/ATen.h>
-#include <sys/inotify.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/manifest.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/opens.h"
 
 namespace bv::test {
 namespace {
@@ -35,21 +31,6 @@ void save(const Workdir& workdir, const std::vector<int64_t>& steps) {
   Checkpointer checkpointer(workdir);
   for (const int64_t step : steps) checkpointer.save(snapshot_of(step), false);
   checkpointer.wait();
-}
-
-// Returns how often `file` is opened while `call` runs.
-int opens_of(const std::string& file, const std::function<void()>& call) {
-  const int fd = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-  REQUIRE(fd >= 0);
-  // Also watches for closing, because the kernel merges equal consecutive events.
-  REQUIRE(::inotify_add_watch(fd, file.c_str(), IN_OPEN | IN_CLOSE) >= 0);
-  call();
-  std::array<inotify_event, 64> events{};  // without names: the file itself is watched
-  const ssize_t bytes = ::read(fd, events.data(), sizeof(events));
-  ::close(fd);
-  const auto end = events.begin() + std::max<ssize_t>(bytes, 0) / ssize_t{sizeof(inotify_event)};
-  return static_cast<int>(std::count_if(
-      events.begin(), end, [](const inotify_event& event) { return (event.mask & IN_OPEN) != 0; }));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "test/input/manifest_support.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
+#include "test/support/opens.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -331,6 +332,78 @@ input:
   const std::vector<DataSection> all = data_sections(config);
   DataOpener(config, all, {.pp = true}).open(all.at(0));
   CHECK(config.get<int64_t>("num_classes") == 3);
+}
+
+// A config that trains on the data sections `a` and `b`.
+Config mixture_of(const std::string& a, const std::string& b,
+                  const std::string& num_classes = "auto") {
+  return parse_config(fmt::format("num_classes: {}\ninput:\n  data: {{a: 1, b: 1}}\n"
+                                  "  a: {{data: {{{}}}, pp: decode}}\n"
+                                  "  b: {{data: {{{}}}, pp: decode}}\n",
+                                  num_classes, a, b),
+                      "x.yaml");
+}
+
+TEST_CASE("all data sets of a mixture are numbered by its classes, as in a run") {
+  const ManifestFolder dir;
+  for (const char* file : {"a/bee", "a/cat", "a/dog", "b/cat", "b/dog", "c/ant", "c/bee"})
+    dir.write(std::string(file) + "/1.jpg", flat_jpeg(90));
+  const auto second = [&](const std::string& folder) {
+    const Config config = mixture_of("name: image_folder, data_dir: " + (dir / "a"),
+                                     "name: image_folder, data_dir: " + (dir / folder));
+    const std::vector<DataSection> all = data_sections(config);
+    return DataOpener(config, all, {.pp = true}).open(all.at(1)).data;
+  };
+  CHECK(second("b")->read(0).at("label").item<int64_t>() == 1);
+  CHECK(second("b")->read(1).at("label").item<int64_t>() == 2);
+  CHECK_THAT(error_of([&] { second("c"); }),
+             Catch::Contains("input.b.data: has examples of ant, but the classes of the training "
+                             "data are bee, cat, dog; "));
+}
+
+TEST_CASE("classes are counted only if every data set of a mixture knows its labels") {
+  const ManifestFolder dir;
+  const std::string known =
+                        "name: jsonl, fname: " +
+                        dir.write("known.jsonl", "{\"image\": \"images/a.jpg\", \"label\": 4}\n"),
+                    unknown = "name: jsonl, fname: " +
+                              dir.write("unknown.jsonl", "{\"image\": \"images/a.jpg\"}\n");
+  const auto count = [](const std::string& a, const std::string& b) {
+    const Config config = mixture_of(a, b);
+    const std::vector<DataSection> all = data_sections(config);
+    DataOpener(config, all, {.pp = true}).open(all.at(0));
+    return config.get<int64_t>("num_classes");
+  };
+  CHECK(count(known, known) == 5);
+  for (const auto& [a, b] : {std::pair(known, unknown), std::pair(unknown, known)}) {
+    CHECK(error_of([&] { count(a, b); }) ==
+          "x.yaml:1:14: error: num_classes: 'auto' needs training data that names its classes, or "
+          "whose labels are known before its examples are read; give a number");
+  }
+}
+
+TEST_CASE("to know the classes, no file is read twice, and none that cannot change them") {
+  const ManifestFolder dir;
+  const std::string named = dir.write("named.csv", "image,label\nimages/a.jpg,cat\n"),
+                    numbered = dir.write("numbered.csv", "image,label\nimages/a.jpg,0\n");
+  const auto opens = [&](const std::string& file, const std::string& other, size_t section,
+                         bool pp) {
+    const Config config =
+        mixture_of("name: csv, fname: " + file, "name: csv, fname: " + other, "2");
+    const std::vector<DataSection> all = data_sections(config);
+    DataOpener opener(config, all, {.pp = pp});
+    return opens_of(section == 0 ? file : other, [&] { opener.open(all.at(section)); });
+  };
+  for (const std::string& file : {named, numbered}) {
+    const int once = opens(file, dir / "none.csv", 0, /*pp=*/false);
+    CHECK(once > 0);
+    CHECK(opens(file, named, 0, /*pp=*/true) == once);
+  }
+  CHECK(opens(numbered, named, 1, /*pp=*/true) == opens(numbered, named, 1, /*pp=*/false));
+  const Config config =
+      mixture_of("name: csv, fname: " + named, "name: csv, fname: " + (dir / "none.csv"), "2");
+  const std::vector<DataSection> all = data_sections(config);
+  CHECK(DataOpener(config, all, {.pp = true}).open(all.at(0)).data->size() == 1);
 }
 
 TEST_CASE("what a source remarks about its files is a warning") {

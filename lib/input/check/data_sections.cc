@@ -9,6 +9,7 @@
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/quarantine.h"
+#include "lib/input/training_data.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -152,7 +153,9 @@ OpenedData DataOpener::open(const DataSection& section) {
   OpenedData opened;
   opened.name = section.name;
   if (section.data.has(kFolder)) opened.folder = section.data.get(kFolder, "");
-  const bool matched = options_.pp && !section.own_classes && section.name.starts_with("evals.");
+  // As in a run: without class names, training data keeps its own numbers.
+  const bool matched = options_.pp && !section.own_classes &&
+                       (section.name.starts_with("evals.") || !classes_->names.empty());
   opened.data = open_data(section, matched ? classes_ : std::nullopt);
   for (const auto& [split, notes] : opened.data->file_notes()) {
     for (const std::string& remark : notes.remarks) section.data.warn("", split + ": " + remark);
@@ -164,40 +167,41 @@ OpenedData DataOpener::open(const DataSection& section) {
   return opened;
 }
 
-std::shared_ptr<const Dataset> DataOpener::open_data(
-    const DataSection& section, const std::optional<ClassNames>& classes) const {
+OpenDataset DataOpener::prepare(const DataSection& section) const {
   DataEnv env;
   env.source = env_;
   if (section.own_classes) env.source.num_classes = 0;
-  const auto list = options_.quarantine ? Quarantine::read(section.owner) : nullptr;
   env.source.keep_broken = options_.keep_broken || section.owner.has("quarantine") ||
                            read_error_budget(section.loader) > 0;
-  const OpenDataset open = prepare_data(section.data, env);
+  OpenDataset open = prepare_data(section.data, env);
   throw_problems(config_);
-  auto data = open(classes);
+  return open;
+}
+
+std::shared_ptr<const Dataset> DataOpener::open_data(const DataSection& section,
+                                                     const std::optional<ClassNames>& classes) {
+  const auto list = options_.quarantine ? Quarantine::read(section.owner) : nullptr;
+  const auto prepared = prepared_.extract(section.name);
+  auto data = (prepared ? prepared.mapped() : prepare(section))(classes);
   return list ? list->leave_out(std::move(data), section.name, options_.threads) : data;
 }
 
 // Determines the label numbering of the training data, and num_classes, as a run does.
 void DataOpener::learn_classes() {
   classes_.emplace();
-  if (!sections_.front().name.starts_with("input")) return;
-  std::set<int64_t> labels;
+  std::vector<std::shared_ptr<const Dataset>> opened;
   for (const DataSection& section : sections_) {
-    if (!section.name.starts_with("input")) break;
-    const auto data = open_data(section, std::nullopt);
-    if (classes_->names.empty()) classes_->names = data->class_names();
-    labels.merge(data->labels_of_splits());
+    if (!section.name.starts_with("input") || !classes_->names.empty()) break;
+    const auto prepared = prepared_.emplace(section.name, prepare(section)).first;
+    opened.push_back(prepared->second(std::nullopt));
+    classes_->names = opened.back()->class_names();
   }
-  if (!config_.is_text("num_classes", kAuto)) return;
-  const int64_t count = !classes_->names.empty() ? std::ssize(classes_->names)
-                        : labels.empty()         ? 0
-                                                 : *labels.rbegin() + 1;
-  if (count < 1)
-    config_.fail("num_classes", "'auto' needs data whose classes are known; give a number");
+  if (opened.empty() || !config_.is_text("num_classes", kAuto)) return;
+  const std::set<int64_t> labels =
+      classes_->names.empty() ? labels_of_splits(opened) : std::set<int64_t>();
+  env_.num_classes = count_classes(config_, classes_->names, labels);
   config_.get<std::string>("num_classes");  // the word
-  config_.replace("num_classes", count);
-  env_.num_classes = count;
+  config_.replace("num_classes", env_.num_classes);
 }
 
 }  // namespace bv

@@ -67,8 +67,9 @@ class DataOpener {
   OpenedData open(const DataSection& section);
 
  private:
+  OpenDataset prepare(const DataSection& section) const;
   std::shared_ptr<const Dataset> open_data(const DataSection& section,
-                                           const std::optional<ClassNames>& classes) const;
+                                           const std::optional<ClassNames>& classes);
   void learn_classes();
 
   Config config_;
@@ -76,6 +77,9 @@ class DataOpener {
   OpenOptions options_;
   SourceEnv env_;
   std::optional<ClassNames> classes_;  // of the training data
+  // The sections that learn_classes() has opened, until open() opens them: reading a source's files
+  // may take long, and is done once.
+  std::map<std::string, OpenDataset> prepared_;
 };
 
 }  // namespace bv
