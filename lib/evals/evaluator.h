@@ -38,7 +38,10 @@ struct EvalEnv {
 struct EvalContext {
   int64_t step = 0;
   std::string workdir;  // empty if the run has none
-  Predict predict;      // the prediction function that the config's `pred` names
+  // Throws Error(Exit::storage) if the path `workdir` no longer names the folder that was claimed.
+  // An evaluator that writes there calls it first. Empty: there is nothing to check.
+  std::function<void()> check_folder;
+  Predict predict;  // the prediction function that the config's `pred` names
   // Whether the run writes a report; the same on all ranks. Only then do the ranks need to collect
   // details.
   bool report = false;

@@ -133,7 +133,8 @@ class Save : public Evaluator {
   }
 
   void run(const EvalContext& context, const Measure&) override {
-    if (context.workdir.empty() && outfile_.find("{workdir}") != std::string::npos) {
+    const bool in_workdir = outfile_.find("{workdir}") != std::string::npos;
+    if (context.workdir.empty() && in_workdir) {
       log::warn("evaluator '{}' writes nothing: the run has no workdir", name_);
       return;
     }
@@ -159,9 +160,8 @@ class Save : public Evaluator {
     }
     if (context.group->rank() > 0) return;
     if (!arrays.empty()) rows = arrays.begin()->second.size(0);
-    // make_folders() would make a workdir that is gone again, without its checkpoints.
-    if (!context.workdir.empty() && !folder_exists(context.workdir))
-      throw Error(Exit::storage, context.workdir, "the workdir is gone");
+    // make_folders() would create a lost workdir again, empty.
+    if (in_workdir && context.check_folder) context.check_folder();
     const std::string file = fill(outfile_, context.workdir, context.step);
     const std::string folder = std::filesystem::path(file).parent_path().string();
     if (!folder.empty()) make_folders(folder);

@@ -214,7 +214,7 @@ class NewCheckpoints {
       best_->hold(found.step);
     }
     metrics_->begin_row(found.step);
-    evaluators_->run(*checkpoint, *metrics_, rows_.dir());
+    evaluators_->run(*checkpoint, *metrics_, &rows_);
     best_->take(found.step, found.identity, metrics_->row());
     crash_point("evaluate.row");
     metrics_->write_report();
@@ -277,7 +277,7 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
   const Restored restored = Checkpointer::load(checkpoint, {.wanted = weights_only});
   MetricWriter metrics({});
   metrics.begin_row(restored.step);
-  RunEvaluators(request, restored).run(restored, metrics, "");
+  RunEvaluators(request, restored).run(restored, metrics, nullptr);
   return {restored.step, metrics.row()};
 }
 

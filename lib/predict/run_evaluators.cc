@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "lib/ckpt/workdir.h"
 #include "lib/device/compute_threads.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/model/init.h"
@@ -99,13 +98,15 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   finish_reading(config_, {"best", "early_stop"});
 }
 
-void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics,
-                        const std::string& folder) {
+void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics, const Workdir* folder) {
   EvalContext context;
   context.step = checkpoint.step;
-  context.workdir = folder;
   context.poll = poll_signals;
-  context.report = !folder.empty();
+  context.report = folder != nullptr;
+  if (folder != nullptr) {
+    context.workdir = folder->dir();
+    context.check_folder = [claimed = folder->folder()] { claimed->require_there(); };
+  }
   if (context.report)
     context.details = [&](EvalDetails details) { metrics.details(std::move(details)); };
   for (EvalJob& job : jobs_) run_job(job, checkpoint, context, metrics);

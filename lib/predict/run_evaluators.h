@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/workdir.h"
 #include "lib/config/load_config.h"
 #include "lib/device/spin_throttle.h"
 #include "lib/model/model.h"
@@ -47,9 +48,9 @@ class RunEvaluators {
   // Returns the series of `best` with `by: eval`.
   const std::vector<BestSeries>& best() const { return best_; }
   // Copies the weights of a checkpoint of the run into the model and adds the metrics of all
-  // evaluators to the current row of `metrics`. `folder` is where an evaluator may write files;
-  // empty: nowhere. Throws Error, and Stopped after a signal.
-  void run(const Restored& checkpoint, MetricWriter& metrics, const std::string& folder);
+  // evaluators to the current row of `metrics`. `folder` is where an evaluator may write files; it
+  // must be claimed, null: nowhere. Throws Error, and Stopped after a signal.
+  void run(const Restored& checkpoint, MetricWriter& metrics, const Workdir* folder);
 
  private:
   void read_jobs(const Restored& from, int64_t num_classes);

@@ -1,4 +1,5 @@
 // knn: votes, ties, several k. save: names, placeholders, and the written arrays.
+#include "lib/ckpt/workdir.h"
 #include "test/evals/support.h"
 
 namespace bv::test {
@@ -105,6 +106,29 @@ TEST_CASE("save writes inputs and outputs without padding, at the step's name") 
   REQUIRE(chosen.size() == 2);
   CHECK(chosen.at("inputs/label").equal(data.at("label")));
   CHECK(chosen.at("outputs/pre_logits").equal(data.at("image").flatten(1)));
+}
+
+TEST_CASE("save writes nothing to an empty folder that has taken the workdir's place") {
+  const TempFolder folder;
+  const std::string dir = folder / "w";
+  write_npz(folder / "d.npz", examples(3));
+  const std::string input = "data: " + source(folder / "d.npz");
+  Workdir workdir(dir);
+  workdir.claim();
+  const auto run = [&](const std::string& outfile) {
+    measure(*make_evaluator("save", fmt::format("{{{}, outfile: '{}'}}", input, outfile)), dir, 3,
+            [&] { workdir.folder()->require_there(); });
+  };
+  run("{workdir}/there.npz");
+  CHECK(std::filesystem::exists(dir + "/there.npz"));
+  // As the mount point of a disk that was unmounted.
+  std::filesystem::rename(dir, folder / "moved");
+  std::filesystem::create_directory(dir);
+  CHECK_THAT(error_of([&] { run("{workdir}/a/lost.npz"); }, Exit::storage),
+             Catch::StartsWith(dir + ": error: the workdir is gone: "));
+  CHECK(std::filesystem::is_empty(dir));
+  run(folder / "elsewhere.npz");
+  CHECK(std::filesystem::exists(folder / "elsewhere.npz"));
 }
 
 TEST_CASE("save: without a workdir there is no file; refused names") {

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -74,11 +75,13 @@ inline std::unique_ptr<Evaluator> make_evaluator(const std::string& type, const 
       yaml, [&](const Config& config) { return Evaluator::Registry::make(type, config, {}, env); });
 }
 
-inline Measured measure(Evaluator& evaluator, const std::string& workdir = "", int64_t step = 3) {
+inline Measured measure(Evaluator& evaluator, const std::string& workdir = "", int64_t step = 3,
+                        const std::function<void()>& check_folder = {}) {
   Measured measured;
   EvalContext context;
   context.step = step;
   context.workdir = workdir;
+  context.check_folder = check_folder;
   context.report = true;
   context.details = [&](EvalDetails details) { measured.details.push_back(std::move(details)); };
   context.predict = [&](const Batch& batch, const std::vector<std::string>& activations) {

@@ -372,7 +372,10 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   context.report = workdir_ != nullptr;
   if (workdir_ && is_rank0())
     context.details = [this](EvalDetails details) { metrics_->details(std::move(details)); };
-  if (workdir_) context.workdir = workdir_->dir();
+  if (workdir_) {
+    context.workdir = workdir_->dir();
+    context.check_folder = [folder = workdir_->folder()] { folder->require_there(); };
+  }
   context.predict =
       bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision, job.tta);
   std::optional<int64_t> left_out;
