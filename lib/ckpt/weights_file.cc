@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -261,13 +262,22 @@ void peek_weights(const std::string& path) {
   parts_of(names, target);
 }
 
-std::string text_beside(const std::string& path, const std::string& name) {
+nlohmann::json json_beside(const std::string& path, const std::string& name) {
   const std::string file = without_subtree(path);
-  if (is_checkpoint(file)) return "";
   const bool folder = folder_exists(file);
-  if (!folder && "/" + fs::path(file).filename().string() != kFolderFile) return "";
-  const fs::path parent = folder ? fs::path(file) : fs::path(file).parent_path();
-  return read_file_if_any((parent / name).string(), limits::kConfigBytes).value_or("");
+  if (is_checkpoint(file) || (!folder && "/" + fs::path(file).filename().string() != kFolderFile))
+    return nlohmann::json::object();
+  const std::string other =
+      ((folder ? fs::path(file) : fs::path(file).parent_path()) / name).string();
+  const auto text = read_file_if_any(other, limits::kConfigBytes);
+  if (!text) return nlohmann::json::object();
+  nlohmann::json found = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!found.is_object()) {
+    throw Error(Exit::usage, other,
+                "is not a JSON object, which should describe the weights beside it; download it "
+                "again, or move it away");
+  }
+  return found;
 }
 
 Metadata read_weights_metadata(const std::string& path) {

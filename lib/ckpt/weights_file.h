@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "lib/ckpt/model_card.h"
@@ -33,11 +34,12 @@ void peek_weights(const std::string& path);
 // checkpoint. Throws Error(Exit::usage).
 Metadata read_weights_metadata(const std::string& path);
 
-// Returns the text of the file `name` beside weights of timm or Hugging Face, such as config.json.
-// `path` must be a folder with a model.safetensors or that file. "" if it is another file or a
-// checkpoint, or if there is no such text. Throws Error(Exit::usage) if there are no such weights,
-// or if the text cannot be read.
-std::string text_beside(const std::string& path, const std::string& name);
+// Returns the JSON object in the file `name`, such as config.json, beside weights of timm or
+// Hugging Face: `path` is a folder with a model.safetensors, or that file. Returns an empty object
+// if `path` is another file or a checkpoint, or if there is no file `name`. Throws
+// Error(Exit::usage) if there is nothing at `path`, and at the file `name` if it cannot be read or
+// holds no JSON object.
+nlohmann::json json_beside(const std::string& path, const std::string& name);
 
 // Returns `path` without its ":sub/tree". Throws Error(Exit::usage) if there is no such file.
 std::string without_subtree(const std::string& path);

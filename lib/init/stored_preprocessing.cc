@@ -28,12 +28,6 @@ constexpr std::array<KnownScaling, 2> kKnown = {{
     {"clip_value_range", {0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}},
 }};
 
-// Returns the JSON object in a text, or an empty one.
-Json object_in(const std::string& text) {
-  Json found = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return found.is_object() ? found : Json::object();
-}
-
 double number(const Json& object, const char* key, double fallback) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : fallback;
@@ -131,14 +125,13 @@ std::optional<ValueScaling> of_hugging_face(const Json& config, int64_t channels
 }  // namespace
 
 StoredPreprocessing stored_preprocessing(const std::string& path, int64_t channels) {
-  const Json config = object_in(text_beside(path, "config.json"));
+  const Json config = json_beside(path, "config.json");
   // Old files of timm have these keys at the top.
   const auto inner = config.find("pretrained_cfg");
   StoredPreprocessing stored =
       of_timm(inner != config.end() && inner->is_object() ? *inner : config, channels);
   if (!stored.scaling)
-    stored.scaling =
-        of_hugging_face(object_in(text_beside(path, "preprocessor_config.json")), channels);
+    stored.scaling = of_hugging_face(json_beside(path, "preprocessor_config.json"), channels);
   return stored;
 }
 

@@ -12,15 +12,16 @@ namespace bv {
 
 struct StoredPreprocessing {
   std::optional<ValueScaling> scaling;  // nullopt: no file states it
-  // The share of the shorter side that timm's central crop keeps in an evaluation; 0: not stated.
+  // The side of timm's central crop in an evaluation, as a fraction of the resized image's shorter
+  // side. 0: no file states it.
   double crop_share = 0;
   std::string resize_method;  // of the op resize_small before that crop; "": not stated
 };
 
 // Reads timm's config.json (pretrained_cfg), or else the preprocessor_config.json of Hugging Face,
-// beside the weights at `path` (text_beside()). `channels`: of the model's images. Values that make
-// no sense count as not stated. Throws Error(Exit::usage) if there are no such weights, or if the
-// file cannot be read.
+// beside the weights at `path` (json_beside()). `channels`: of the model's images. Values that make
+// no sense count as not stated. Throws Error(Exit::usage) if there are no such weights, or if one
+// of these files cannot be read.
 StoredPreprocessing stored_preprocessing(const std::string& path, int64_t channels);
 
 }  // namespace bv

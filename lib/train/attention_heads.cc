@@ -11,10 +11,6 @@
 namespace bv {
 namespace {
 
-nlohmann::json parsed(const std::string& json) {
-  return nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-}
-
 // Returns the positive integer `key` of a JSON object; 0 if there is none.
 int64_t count_in(const nlohmann::json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || !object.at(key).is_number_integer()) return 0;
@@ -24,22 +20,23 @@ int64_t count_in(const nlohmann::json& object, const char* key) {
 // Returns what a config.json of Hugging Face or of timm records.
 int64_t heads_in(const nlohmann::json& config) {
   if (const int64_t heads = count_in(config, "num_attention_heads"); heads > 0) return heads;
-  if (!config.is_object() || !config.contains("model_args")) return 0;
-  return count_in(config.at("model_args"), "num_heads");
+  return config.contains("model_args") ? count_in(config.at("model_args"), "num_heads") : 0;
 }
 
 }  // namespace
 
 int64_t stored_heads(const std::string& path) {
-  if (is_checkpoint(without_subtree(path))) return 0;
+  Metadata metadata;
   try {
-    const Metadata metadata = read_weights_metadata(path);
-    if (const auto timm = metadata.find("timm"); timm != metadata.end())
-      return count_in(parsed(timm->second), "num_heads");
-    return heads_in(parsed(text_beside(path, "config.json")));
+    metadata = read_weights_metadata(path);
   } catch (const Error&) {
-    return 0;  // what is beside the arrays cannot be read
+    // The arrays can be read without the metadata.
   }
+  if (const auto timm = metadata.find("timm"); timm != metadata.end()) {
+    return count_in(nlohmann::json::parse(timm->second, nullptr, /*allow_exceptions=*/false),
+                    "num_heads");
+  }
+  return heads_in(json_beside(path, "config.json"));
 }
 
 void check_heads(const NamedTensors& file, const Shapes& wanted, const std::string& path) {
@@ -49,8 +46,8 @@ void check_heads(const NamedTensors& file, const Shapes& wanted, const std::stri
   if (stored == heads) return;
   if (stored > 0) {
     throw Error(Exit::usage, path,
-                fmt::format("its model has {} attention heads, but this one has {}; write "
-                            "model.num_heads: {}",
+                fmt::format("its weights have {} attention heads, but the config's model has {}; "
+                            "write model.num_heads: {}",
                             stored, heads, stored));
   }
   const int64_t width = heads * features;

@@ -11,10 +11,10 @@
 
 namespace bv {
 
-// Returns the number of heads that is recorded beside the arrays at `path`, which is as for
-// read_weights(): in the metadata of a timm file of `bvtrain export`, or in the config.json beside
-// a model.safetensors of Hugging Face or timm (text_beside()). 0 if there is none. Throws
-// Error(Exit::usage) if there is no such file.
+// Returns the recorded number of heads of the weights at `path` (read_weights() describes `path`):
+// from the metadata of a timm file of `bvtrain export`, or from the config.json beside a
+// model.safetensors of Hugging Face or timm (json_beside()). Returns 0 if none is recorded. Throws
+// Error(Exit::usage) if there is no such file, and at the config.json if that cannot be read.
 int64_t stored_heads(const std::string& path);
 
 // Compares the number of heads of `file`, the weights at `path` by the names of their program, with

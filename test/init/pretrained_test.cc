@@ -203,11 +203,15 @@ TEST_CASE("preprocessor_config.json of Hugging Face tells the scaling") {
   CHECK(scaling(R"({"do_rescale": false, "do_normalize": false})") == "value_range(0, 255)");
   CHECK(scaling(R"({"image_mean": [0.5, 0.25, 0.5], "image_std": 0.25})") ==
         whole + "vgg_value_range(mean=[127.5, 63.75, 127.5], std=[63.75, 63.75, 63.75])");
-  for (const char* nothing :
-       {"", "{", "[]", "{}", R"({"image_mean": [0.5, 0.5], "image_std": [0.5, 0.5]})",
-        R"({"image_mean": ["0.5"], "image_std": [0.5]})",
-        R"({"image_mean": [0.5], "image_std": [0]})"})
+  for (const char* nothing : {"{}", R"({"image_mean": [0.5, 0.5], "image_std": [0.5, 0.5]})",
+                              R"({"image_mean": ["0.5"], "image_std": [0.5]})",
+                              R"({"image_mean": [0.5], "image_std": [0]})"})
     CHECK(scaling(nothing) == "assumed");
+  for (const char* broken : {"", "{", "[]"}) {
+    CHECK_THAT(
+        error_of([&] { scaling(broken); }),
+        Catch::StartsWith((dir / "preprocessor_config.json") + ": error: is not a JSON object, "));
+  }
 }
 
 TEST_CASE("weights that the inferred model could not load are refused, as by a run") {

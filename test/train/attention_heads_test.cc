@@ -8,6 +8,7 @@
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/model_card.h"
 #include "lib/train/weights.h"
+#include "lib/util/limits.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/logged.h"
@@ -41,7 +42,7 @@ TEST_CASE("timm's weights are not read with another number of heads than they re
   write_safetensors(path, timm, about);
   CHECK(error_of([&] { plan_weights(path, *four, {}); }) ==
         path +
-            ": error: its model has 2 attention heads, but this one has 4; write "
+            ": error: its weights have 2 attention heads, but the config's model has 4; write "
             "model.num_heads: 2");
   CHECK(error_of([&] { plan_weights(path, *two, {}); }) == "");
 
@@ -77,7 +78,7 @@ TEST_CASE(
     CHECK(stored_heads(path) == 6);
     CHECK(error_of([&] { check_heads(names, wanted, path); }) ==
           path +
-              ": error: its model has 6 attention heads, but this one has 12; write "
+              ": error: its weights have 6 attention heads, but the config's model has 12; write "
               "model.num_heads: 6");
   }
   CHECK(stored_heads(other) == 0);
@@ -85,11 +86,26 @@ TEST_CASE(
   folder.write("config.json", R"({"architecture": "vit", "model_args": {"num_heads": 4}})");
   CHECK(stored_heads(folder.path()) == 4);
   CHECK(stored_heads(file) == 4);
-  for (const char* text : {"", "{", "[]", R"({"num_attention_heads": -6})", R"({"model_args": 3})",
+  for (const char* text : {"{}", R"({"num_attention_heads": -6})", R"({"model_args": 3})",
                            R"({"model_args": {"num_heads": "4"}})"}) {
     folder.write("config.json", text);
     CHECK(stored_heads(file) == 0);
   }
+  // A file that cannot be read may state a number.
+  for (const char* text : {"", "{", "[]", "<html></html>", R"({"num_attention_heads": 6)"}) {
+    folder.write("config.json", text);
+    for (const std::string& path : {folder.path(), file}) {
+      CHECK(error_of([&] { check_heads(names, wanted, path); }) ==
+            (folder / "config.json") +
+                ": error: is not a JSON object, which should describe the weights beside it; "
+                "download it again, or move it away");
+    }
+    CHECK(stored_heads(other) == 0);
+  }
+  folder.write("config.json", R"({"num_attention_heads": 6, "x": ")" +
+                                  std::string(limits::kConfigBytes, 'x') + "\"}");
+  CHECK_THAT(error_of([&] { stored_heads(file); }),
+             Catch::StartsWith((folder / "config.json") + ": error: "));
 }
 
 }  // namespace bv::test
