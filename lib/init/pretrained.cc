@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
@@ -282,8 +283,9 @@ PretrainedModel inspect_weights(const std::string& path) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
   // A part of a file, "two_towers.npz:img", has no file size.
-  PretrainedModel found = model_of_parameters(
-      read_weights(path, error ? limits::kUnknownModelBytes : bytes), path, stored_heads(path));
+  NamedTensors weights = read_weights(path, error ? limits::kUnknownModelBytes : bytes);
+  PretrainedModel found = model_of_parameters(weights, path, stored_heads(path));
+  found.weights = std::move(weights);
   const StoredPreprocessing stored = stored_preprocessing(path, found.channels);
   if (stored.scaling)
     found.scaling = *stored.scaling;
@@ -298,7 +300,7 @@ void require_loadable(const PretrainedModel& from, const ImageSides& image) {
   if (!from.inferred) return;
   const auto model = model_of_shapes(from, image);
   const log::Muted muted;  // the run says the same
-  plan_weights(from.path, *model, from.fresh);
+  plan_weights(from.weights, from.path, *model, from.fresh);
 }
 
 }  // namespace bv

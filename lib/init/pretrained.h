@@ -14,6 +14,7 @@ namespace bv {
 struct PretrainedModel {
   std::string path;       // for model_init
   bool inferred = false;  // from the parameters, because nothing describes the model
+  NamedTensors weights;   // if inferred: what read_weights() has returned for `path`
   std::string model_name;
   std::string model;  // its arguments, a flow mapping of YAML: "{variant: B/16}"
   int64_t patch = 1;  // sides of images must be multiples of it

@@ -233,6 +233,14 @@ std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
   return problem;
 }
 
+// Returns the size of the model's parameters and buffers.
+uint64_t bytes_of(const Model& model) {
+  uint64_t bytes = 0;
+  for (const auto& [name, parameter] : named_parameters(model)) bytes += parameter.nbytes();
+  for (const auto& [name, buffer] : named_buffers(model)) bytes += buffer.nbytes();
+  return bytes;
+}
+
 // Throws plan_weights()'s error line if there are problems.
 void throw_misfits(std::vector<std::string> problems, std::vector<std::string> missing,
                    const std::vector<std::string>& unexpected, const std::string& scale_problem,
@@ -292,28 +300,27 @@ void replace_auto_classes(const Config& config, const std::string& path) {
 }
 
 bool has_target_scale(const std::string& path, const Model& model) {
-  uint64_t bytes = 0;
-  for (const auto& [name, parameter] : named_parameters(model)) bytes += parameter.nbytes();
-  return read_weights(path, bytes).contains(kMean);
+  return read_weights(path, bytes_of(model)).contains(kMean);
 }
 
 std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
+                                     const std::vector<std::string>& dont_load,
+                                     const std::string& place) {
+  return plan_weights(read_weights(path, bytes_of(model)), path, model, dont_load, place);
+}
+
+std::vector<WeightCopy> plan_weights(NamedTensors file, const std::string& path, const Model& model,
                                      const std::vector<std::string>& dont_load,
                                      const std::string& place) {
   NamedTensors targets;
   for (const auto& [name, parameter] : named_parameters(model)) targets.emplace(name, parameter);
   for (const auto& [name, buffer] : named_buffers(model)) targets["buffers/" + name] = buffer;
   Shapes wanted;
-  uint64_t bytes = 0;
-  for (const auto& [name, target] : targets) {
-    wanted[name] = target.sizes().vec();
-    bytes += target.nbytes();
-  }
+  for (const auto& [name, target] : targets) wanted[name] = target.sizes().vec();
 
   Exceptions exceptions(dont_load, path);
   const TokenGrid stored =
       model.position_grid().size() > 0 ? stored_model(path).positions : TokenGrid{};
-  NamedTensors file = read_weights(path, bytes);
   check_heads(file, wanted, path);
   file = adapt_layout(std::move(file), wanted, path, stored);
   const PositionGrids grids = position_grids(file, stored, model);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/ckpt/tensors.h"
 #include "lib/model/model.h"
 
 namespace bv {
@@ -41,6 +42,11 @@ struct WeightCopy {
 // a pattern that matches nothing; `place` is where the patterns are in the config. Does not
 // change the model.
 std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
+                                     const std::vector<std::string>& dont_load,
+                                     const std::string& place = "");
+
+// The same for weights that were read: `file` is what read_weights() has returned for `path`.
+std::vector<WeightCopy> plan_weights(NamedTensors file, const std::string& path, const Model& model,
                                      const std::vector<std::string>& dont_load,
                                      const std::string& place = "");
 
