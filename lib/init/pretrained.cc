@@ -101,7 +101,8 @@ constexpr const char* kAssumedScaling =
 // Returns the number of heads of a model whose kernels do not reveal it: the one that is
 // recorded beside them, or else the usual one for the width, with a note.
 int64_t hidden_heads(int64_t width, int64_t recorded, const std::string& path, std::string& note) {
-  if (recorded > 0 && width % recorded == 0) return recorded;
+  require_whole_heads(recorded, width, path);
+  if (recorded > 0) return recorded;
   if (const auto usual = usual_heads(width)) {
     note = fmt::format(
         "Nothing states how many attention heads the model has. The config has {}, as published\n"

@@ -39,18 +39,26 @@ int64_t stored_heads(const std::string& path) {
   return heads_in(json_beside(path, "config.json"));
 }
 
+void require_whole_heads(int64_t stored, int64_t width, const std::string& path) {
+  if (stored == 0 || width % stored == 0) return;
+  throw Error(Exit::usage, path,
+              fmt::format("its metadata or the config.json beside it states {} attention heads, "
+                          "which do not divide the width {}; correct the number there",
+                          stored, width));
+}
+
 void check_heads(const NamedTensors& file, const Shapes& wanted, const std::string& path) {
   const auto [heads, features] = heads_of(wanted);
   if (heads == 0 || (!is_timm(file) && !is_hugging_face(file))) return;
-  const int64_t stored = stored_heads(path);
+  const int64_t stored = stored_heads(path), width = heads * features;
   if (stored == heads) return;
+  require_whole_heads(stored, width, path);
   if (stored > 0) {
     throw Error(Exit::usage, path,
                 fmt::format("its weights have {} attention heads, but the config's model has {}; "
                             "write model.num_heads: {}",
                             stored, heads, stored));
   }
-  const int64_t width = heads * features;
   const auto usual = usual_heads(width);
   if (usual == heads) return;
   log::warn(

@@ -17,10 +17,15 @@ namespace bv {
 // Error(Exit::usage) if there is no such file, and at the config.json if that cannot be read.
 int64_t stored_heads(const std::string& path);
 
+// Throws Error(Exit::usage) at `path` if `stored`, what stored_heads() has returned, does not
+// divide `width`, the number of features of all heads. No model could have such a number of heads.
+void require_whole_heads(int64_t stored, int64_t width, const std::string& path);
+
 // Compares the number of heads of `file`, the weights at `path` by the names of their program, with
 // that of a model with the parameters `wanted`. Throws Error(Exit::usage) if another number is
-// recorded. If none is recorded, warns of a number that published models of this width do not have.
-// Does nothing for big_vision's names, whose arrays show the number.
+// recorded, and as require_whole_heads(). If none is recorded, warns of a number that published
+// models of this width do not have. Does nothing for big_vision's names, whose arrays show the
+// number.
 void check_heads(const NamedTensors& file, const Shapes& wanted, const std::string& path);
 
 }  // namespace bv

@@ -75,6 +75,14 @@ TEST_CASE("a vit of any size and pooling is found by its parameters") {
   CHECK(model_of_parameters(four, kFile).model == "{variant: mu/8, pool_type: gap}");
   CHECK(model_of_parameters(four, kFile, 4).model ==
         "{width: 32, depth: 1, mlp_dim: 128, num_heads: 4, patch_size: [8, 8], pool_type: gap}");
+  CHECK(error_of([&] { model_of_parameters(four, kFile, 5); }) ==
+        "w.npz: error: its metadata or the config.json beside it states 5 attention heads, which "
+        "do not divide the width 32; correct the number there");
+  const NamedTensors unusual = to_timm(parameters(
+      "vit", "{width: 24, depth: 1, num_heads: 4, mlp_dim: 40, patch_size: [8, 8]}", kImages));
+  CHECK(error_of([&] { model_of_parameters(unusual, kFile); }) ==
+        "w.npz: error: the number of attention heads does not follow from its width 24; write "
+        "model_name and model yourself");
 }
 
 TEST_CASE("the layer before the head starts fresh, too") {

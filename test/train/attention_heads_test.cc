@@ -82,6 +82,11 @@ TEST_CASE(
               "model.num_heads: 6");
   }
   CHECK(stored_heads(other) == 0);
+  folder.write("config.json", R"({"num_attention_heads": 5})");
+  CHECK(error_of([&] { check_heads(names, wanted, file); }) ==
+        file +
+            ": error: its metadata or the config.json beside it states 5 attention heads, which do "
+            "not divide the width 384; correct the number there");
   // timm's names the arguments of its model.
   folder.write("config.json", R"({"architecture": "vit", "model_args": {"num_heads": 4}})");
   CHECK(stored_heads(folder.path()) == 4);
