@@ -316,6 +316,30 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
   CHECK(read_npz(file).size() == 1);
 }
 
+TEST_CASE("npz: arrays count with the width that their reader makes of them") {
+  const MemoryFolder folder;
+  const std::string file = folder / "a.npz";
+  // The other array is so large that the whole file would not be a bomb.
+  write_npz(file, {{"a/x", at::zeros({1 << 19}, at::kByte)},
+                   {"b/noise", at::rand({1 << 20}, at::kFloat)}});
+  const auto read = [&](uint64_t width, NpzSize size) {
+    return error_of([&] {
+      read_npz(file, "a/", size, [&](const NpzEntry& array) {
+        CHECK(array.name == "x");
+        CHECK(array.shape == std::vector<int64_t>{1 << 19});
+        CHECK(array.dtype == at::kByte);
+        return width;
+      });
+    });
+  };
+  CHECK(read(0, NpzSize::plausible) == "");
+  CHECK(read(511, NpzSize::plausible) == "");
+  const std::string refused = read(1024, NpzSize::plausible);
+  CHECK_THAT(refused, Catch::StartsWith(file + ": error: its "));
+  CHECK_THAT(refused, Catch::EndsWith(" would unpack to 512.0 MiB: a zip bomb, or damaged"));
+  CHECK(read(1024, NpzSize::checked) == "");
+}
+
 TEST_CASE("npz: a file cut off at any length is refused") {
   const MemoryFolder folder;
   write_npz(folder / "a.npz", small());

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <bit>
@@ -110,19 +111,37 @@ at::Tensor to_tensor(Array& array) {
   return data.view(reversed).permute(order).contiguous();
 }
 
-void refuse_bomb(const std::vector<ZipEntry>& entries, const std::string& prefix,
-                 const std::string& file) {
-  uint64_t packed = 0, unpacked = 0;
-  for (const ZipEntry& entry : entries) {
-    if (!entry.name.starts_with(prefix)) continue;
-    packed += entry.packed_bytes;
-    unpacked += entry.bytes;  // below 1032 * packed
+// The packed and the unpacked bytes of the arrays that are read.
+class Growth {
+ public:
+  Growth(const std::vector<ZipEntry>& entries, const std::string& prefix, const std::string& file)
+      : file_(file) {
+    for (const ZipEntry& entry : entries) {
+      if (!entry.name.starts_with(prefix)) continue;
+      packed_ += entry.packed_bytes;
+      unpacked_ += entry.bytes;  // at most 1032 * packed_bytes
+    }
   }
-  if (unpacked <= limits::kUnpackedBytes || unpacked <= limits::kUnpackedRatio * packed) return;
-  throw Error(Exit::usage, file,
-              fmt::format("its {} would unpack to {}: a zip bomb, or damaged",
-                          human_bytes(static_cast<double>(packed)),
-                          human_bytes(static_cast<double>(unpacked))));
+  // Adds what an array of `bytes` grows by when it is converted to `converted` bytes.
+  void convert(uint64_t bytes, uint64_t converted) {
+    unpacked_ += std::max(bytes, converted) - bytes;
+  }
+  void refuse_bomb() const {
+    if (unpacked_ <= limits::kUnpackedBytes || unpacked_ <= limits::kUnpackedRatio * packed_)
+      return;
+    throw Error(Exit::usage, file_,
+                fmt::format("its {} would unpack to {}: a zip bomb, or damaged",
+                            human_bytes(static_cast<double>(packed_)),
+                            human_bytes(static_cast<double>(unpacked_))));
+  }
+
+ private:
+  const std::string& file_;
+  uint64_t packed_ = 0, unpacked_ = 0;
+};
+
+NpzEntry npz_entry(const std::string& name, const NpyHeader& header) {
+  return {name, header.shape, type_of(header).result};
 }
 
 // Returns a function that creates an error about a byte of the unpacked entry of array `name`.
@@ -133,12 +152,15 @@ ErrorAt entry_errors(const std::string& file, const ZipEntry& entry, const std::
   };
 }
 
-// Calls `use` with every array of numbers whose name begins with `prefix`, one at a time.
+// Calls `use` with every array of numbers whose name begins with `prefix`, one at a time, with its
+// name without the prefix. `width`: as for read_npz(); empty: the arrays are not converted.
 void each_array(const std::string& file, const std::string& prefix, NpzSize size,
+                const NpzWidth& width,
                 const std::function<void(const std::string& name, Array&)>& use) {
   const MappedFile mapping(file);
   const std::vector<ZipEntry> entries = read_zip_directory(mapping.bytes(), file);
-  if (size == NpzSize::plausible) refuse_bomb(entries, prefix, file);
+  Growth growth(entries, prefix, file);
+  if (size == NpzSize::plausible) growth.refuse_bomb();
   for (const ZipEntry& entry : entries) {
     const bool folder = entry.name.ends_with('/') && entry.bytes == 0;
     if (folder) continue;
@@ -155,24 +177,34 @@ void each_array(const std::string& file, const std::string& prefix, NpzSize size
     const std::span<uint8_t> bytes(array.bytes.mutable_data_ptr<uint8_t>(), entry.bytes);
     unpack(mapping.bytes(), entry, file, bytes);
     array.header = parse_npy_header(bytes, array.error_at);
-    if (!array.header.is_text()) use(name, array);
+    if (array.header.is_text()) continue;
+    const std::string own_name = name.substr(prefix.size());
+    if (size == NpzSize::plausible && width) {
+      const uint64_t values = entry.bytes - array.header.data;
+      growth.convert(values,
+                     values / array.header.width * width(npz_entry(own_name, array.header)));
+      growth.refuse_bomb();
+    }
+    use(own_name, array);
   }
 }
 
 }  // namespace
 
-NamedTensors read_npz(const std::string& file, const std::string& prefix, NpzSize size) {
+uint64_t read_width(const NpzEntry& array) { return c10::elementSize(array.dtype); }
+
+NamedTensors read_npz(const std::string& file, const std::string& prefix, NpzSize size,
+                      const NpzWidth& width) {
   NamedTensors tensors;
-  each_array(file, prefix, size, [&](const std::string& name, Array& array) {
-    tensors[name.substr(prefix.size())] = to_tensor(array);
-  });
+  each_array(file, prefix, size, width,
+             [&](const std::string& name, Array& array) { tensors[name] = to_tensor(array); });
   return tensors;
 }
 
 std::vector<NpzEntry> list_npz(const std::string& file) {
   std::vector<NpzEntry> entries;
-  each_array(file, "", NpzSize::plausible, [&](const std::string& name, Array& array) {
-    entries.push_back({name, array.header.shape, type_of(array.header).result});
+  each_array(file, "", NpzSize::plausible, {}, [&](const std::string& name, Array& array) {
+    entries.push_back(npz_entry(name, array.header));
   });
   return entries;
 }

@@ -5,11 +5,14 @@
 // "label" become float32 and must be finite.
 #include "lib/ckpt/formats/npz.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "lib/config/key_table.h"
 #include "lib/input/detect_data.h"
@@ -17,7 +20,6 @@
 #include "lib/input/sources/common/array_source.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/folder_entries.h"
-#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -39,6 +41,8 @@ const KeyTable keys(
       "array train/image becomes `image`. One file can thus hold several data sets.",
       "train/"}});
 
+constexpr std::string_view kLabels = "label";  // names of labels begin with it
+
 class Npz : public ArraySource {
  public:
   Npz(const Config& config, const SourceEnv& env)
@@ -53,7 +57,9 @@ class Npz : public ArraySource {
 
  protected:
   Example load(size_t split) const override {
-    Example arrays = read_npz(fname_, prefix_);
+    Example arrays = read_npz(fname_, prefix_, NpzSize::plausible, [](const NpzEntry& array) {
+      return c10::elementSize(loaded_type(array.name, std::ssize(array.shape), array.dtype));
+    });
     if (arrays.empty()) {
       std::vector<std::string> names;
       for (const NpzEntry& entry : list_npz(fname_)) names.push_back(entry.name);
@@ -65,7 +71,6 @@ class Npz : public ArraySource {
                   fmt::format("no array begins with prefix '{}'; there are: {}", prefix_,
                               join(names, ", ")));
     }
-    check_memory(arrays);
     const auto& [first, first_array] = *arrays.begin();
     for (auto& [name, array] : arrays) {
       if (array.dim() == 0) {
@@ -83,40 +88,28 @@ class Npz : public ArraySource {
                     fmt::format("array '{}{}' has {} rows, but '{}{}' has {}", prefix_, first,
                                 first_array.size(0), prefix_, name, array.size(0)));
       }
-      if (widens(array)) array = array.to(at::kLong);
-      if (name.starts_with("label") && at::isFloatingType(array.scalar_type()))
-        array = finite_labels(array, prefix_ + name);
+      array = array.to(loaded_type(name, array.dim(), array.scalar_type()));
+      if (name.starts_with(kLabels) && array.scalar_type() == at::kFloat)
+        require_finite(array, prefix_ + name);
     }
     return arrays;
   }
 
  private:
-  // Returns whether load() makes int64 of the array.
-  static bool widens(const at::Tensor& array) {
-    return array.dim() == 1 && at::isIntegralType(array.scalar_type(), /*includeBool=*/false);
+  // Returns the type that load() gives to an array of this type.
+  static at::ScalarType loaded_type(const std::string& name, int64_t dim, at::ScalarType type) {
+    if (dim == 1 && at::isIntegralType(type, /*includeBool=*/false)) return at::kLong;
+    return name.starts_with(kLabels) && at::isFloatingType(type) ? at::kFloat : type;
   }
 
-  // Throws if the arrays, which read_npz() accepted, take too much memory as load() returns them.
-  void check_memory(const Example& arrays) const {
-    uint64_t bytes = 0;
-    for (const auto& [name, array] : arrays)
-      bytes += widens(array) ? sizeof(int64_t) * array.numel() : array.nbytes();
-    const uint64_t packed = std::filesystem::file_size(fname_);
-    if (bytes <= limits::kUnpackedBytes || bytes <= limits::kUnpackedRatio * packed) return;
-    throw Error(Exit::usage, fname_,
-                fmt::format("its {} would unpack to {}: a zip bomb, or damaged",
-                            human_bytes(static_cast<double>(packed)),
-                            human_bytes(static_cast<double>(bytes))));
-  }
-
-  // Returns soft labels as float32. A NaN among them would otherwise look like divergence in the
-  // step that uses it.
-  at::Tensor finite_labels(const at::Tensor& labels, const std::string& name) const {
-    at::Tensor values = labels.to(at::kFloat).contiguous();
+  // A NaN among soft labels would otherwise look like divergence in the step that uses it.
+  // `labels` are float32.
+  void require_finite(const at::Tensor& labels, const std::string& name) const {
+    const at::Tensor values = labels.contiguous();
     const float* data = values.const_data_ptr<float>();
     const float* bad = std::find_if_not(data, data + values.numel(),
                                         [](float value) { return std::isfinite(value); });
-    if (bad == data + values.numel()) return values;
+    if (bad == data + values.numel()) return;
     throw Error(Exit::usage, fname_,
                 fmt::format("array '{}' is {} in row {}", name, *bad,
                             (bad - data) * values.size(0) / values.numel()));

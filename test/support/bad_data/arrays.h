@@ -318,12 +318,14 @@ class NpzTable {
     ZipMember bomb = {"label.npy", std::string(400'000, '\0'), 8, 300'000'000};
     add_member("an entry that would unpack to 300 MB", bomb,
                ": error: its 390.8 KiB would unpack to 286.1 MiB: a zip bomb, or damaged");
-    const std::string many = zip_file(
-        {zip_member("label.npy", npy_header("|u1", {40 << 20}) + std::string(40 << 20, '\0'),
-                    /*packed=*/true)});
-    add("few bytes that would become 42 million labels", many,
-        fmt::format(": error: its {:.1f} KiB would unpack to 320.0 MiB: a zip bomb, or damaged",
-                    static_cast<double>(many.size()) / 1024));
+    // In memory, a whole number takes 8 bytes and a 16-bit float of a label 4.
+    const ZipMember many = zip_member(
+        "label.npy", npy_header("|u1", {30 << 20}) + std::string(30 << 20, '\0'), /*packed=*/true);
+    const ZipMember soft = zip_member(
+        "labels.npy", npy_header("<f2", {5 << 20}) + std::string(10 << 20, '\0'), /*packed=*/true);
+    add("few bytes that would become 37 million labels", zip_file({many, soft}),
+        fmt::format(": error: its {:.1f} KiB would unpack to 260.0 MiB: a zip bomb, or damaged",
+                    static_cast<double>(many.content.size() + soft.content.size()) / 1024));
     member = zip_member("label.npy", kLabel);
     ++member.checksum;
     add_member(
