@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_writer.h"
+#include "lib/ckpt/file_writer.h"
 #include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/normalize.h"
 #include "lib/input/loader/failed_example.h"
@@ -247,7 +248,7 @@ Snapshot weights_before(const Model& model, int64_t step, nlohmann::json meta) {
 }
 
 void write_bad_step(const std::string& folder, const BadStep& bad, const Snapshot* weights) {
-  const std::string temporary = folder + ".tmp";
+  const std::string temporary = folder + ".tmp", old = folder + ".old";
   delete_folder(temporary);
   try {
     make_folders(temporary);
@@ -264,7 +265,14 @@ void write_bad_step(const std::string& folder, const BadStep& bad, const Snapsho
       write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
     }
     write_file_atomically(temporary + "/" + kBadStepReport, json_text(bad.json(), 2) + "\n");
-    move_folder(temporary, folder);
+    // Not move_folder(): only a checkpoint is renamed back after a kill. These names can be seen.
+    if (file_exists(folder)) {
+      delete_folder(old);
+      rename_file(folder, old);
+    }
+    crash_point("bad_step.moved_away");
+    rename_durably(temporary, folder);
+    delete_folder(old);
   } catch (...) {
     delete_folder(temporary);
     throw;

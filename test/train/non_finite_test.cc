@@ -1,8 +1,15 @@
 // The key nan: a non-finite step is skipped, or ends the run.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
 
+#include "lib/train/bad_step.h"
+#include "lib/util/file.h"
+#include "test/support/child.h"
 #include "test/support/error.h"
+#include "test/support/folder.h"
 #include "test/support/tiny_model.h"
 
 namespace bv::test {
@@ -83,6 +90,43 @@ TEST_CASE("wrong values of nan and nan_limit") {
         "t.yaml:1:48: error: nan_limit: must be at least 0, got -1");
   CHECK(fault("nan: rollback, rollback_examples: 0") ==
         "t.yaml:1:60: error: rollback_examples: must be at least 1, got 0");
+}
+
+TEST_CASE("a process that is killed while it replaces a bad step's folder leaves both in sight") {
+  const TempFolder dir;
+  const std::string folder = dir / "post-mortem/step-3";
+  const auto write = [&](const std::string& reason) {
+    BadStep bad;
+    bad.step = 3;
+    bad.reason = reason;
+    write_bad_step(folder, bad, nullptr);
+  };
+  const auto reason_in = [](const std::string& path) {
+    return nlohmann::json::parse(read_file(path + "/" + kBadStepReport))
+        .at("reason")
+        .get<std::string>();
+  };
+  const auto names = [&] {
+    std::set<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(dir / "post-mortem"))
+      all.insert(entry.path().filename().string());
+    return all;
+  };
+  write("first");
+  write("second");
+  CHECK(names() == std::set<std::string>{"step-3"});
+  CHECK(reason_in(folder) == "second");
+  const int status = run_in_child([&] {
+    ::setenv("BVTRAIN_CRASH_AT", "bad_step.moved_away:1", 1);
+    write("third");
+  });
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(names() == std::set<std::string>{"step-3.old", "step-3.tmp"});
+  CHECK(reason_in(folder + ".old") == "second");
+  CHECK(reason_in(folder + ".tmp") == "third");
+  write("fourth");
+  CHECK(names() == std::set<std::string>{"step-3"});
+  CHECK(reason_in(folder) == "fourth");
 }
 
 }  // namespace bv::test
