@@ -177,6 +177,17 @@ std::string Config::word(std::string_view key, std::string_view fallback,
   return std::string(fallback);
 }
 
+bool Config::keep_null(std::string_view key) const {
+  document_->asked(path_, key);
+  if (const auto value = find(key)) return value->kind == Node::Kind::null;
+  for (const Node::Entry& entry : node_->removed) {
+    if (entry.key != key) continue;
+    node_->map.push_back(entry);
+    return true;
+  }
+  return false;
+}
+
 using Where = std::source_location;
 using Key = std::string_view;
 using Strings = std::vector<std::string>;
@@ -222,17 +233,6 @@ template std::optional<StringPairs> Config::maybe(Key, Where) const;
 bool Config::has(std::string_view key) const {
   document_->asked(path_, key);
   return !absent(find(key));
-}
-
-bool Config::is_null(std::string_view key) const {
-  document_->asked(path_, key);
-  if (const auto value = find(key)) return value->kind == Node::Kind::null;
-  for (const Node::Entry& entry : node_->removed) {
-    if (entry.key != key) continue;
-    node_->map.push_back(entry);
-    return true;
-  }
-  return false;
 }
 
 bool Config::is_map(std::string_view key) const {

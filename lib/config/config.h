@@ -102,6 +102,11 @@ class Config {
                    const std::vector<std::string>& words,
                    std::source_location where = std::source_location::current()) const;
 
+  // Returns whether the key is null, here or where an including file removed an included key by
+  // null. For keys whose null means something: json() and the resolved config then keep the null.
+  // explain() does not list it.
+  bool keep_null(std::string_view key) const;
+
   // ---- Nested mappings and lists of mappings
 
   // Returns the mapping below `key`, or an empty one if the key is absent. Any other value is
@@ -123,10 +128,7 @@ class Config {
 
   // ---- Queries, which do not count as reads.
 
-  bool has(std::string_view key) const;  // present and not null
-  // Present and null, or null in a file that includes one with this key. For a key whose null has a
-  // meaning of its own; afterwards json() and the resolved config hold the null.
-  bool is_null(std::string_view key) const;
+  bool has(std::string_view key) const;      // present and not null
   bool is_map(std::string_view key) const;   // present and a mapping
   bool is_bool(std::string_view key) const;  // present and true or false
   // Present and this string: for a word such as `auto` where a number is allowed too.

@@ -2,7 +2,7 @@
 //
 // Nodes are shared (by YAML aliases and included files) and never changed once a tree is loaded,
 // with three exceptions: the node of a pp call binds its positional arguments to names as they are
-// read, Config::replace() gives an entry of a mapping another node, and Config::is_null() gives a
+// read, Config::replace() gives an entry of a mapping another node, and Config::keep_null() gives a
 // mapping back an entry that it had removed.
 #pragma once
 
@@ -44,7 +44,7 @@ struct Node {
   std::vector<std::shared_ptr<Node>> list;  // the items of a list
   std::vector<Entry> map;                   // the entries of a mapping; a call's keyword arguments
   // Of a mapping: the entries whose null removed a key of an included file. Only
-  // Config::is_null() looks at them.
+  // Config::keep_null() looks at them.
   std::vector<Entry> removed;
   bool is_call = false;
   std::vector<std::shared_ptr<Node>> positional;  // the positional arguments of a call

@@ -41,9 +41,9 @@ TEST_CASE("a null whose meaning a component asks for stays, although it removes 
   const std::string file = folder.write("run.yaml", "include: base.yaml\noptax: {eps: 2}\n");
   const auto read = [](const Config& config) {
     const Config optax = config.section("optax");
-    CHECK(optax.is_null("momentum"));
-    CHECK_FALSE(optax.is_null("eps"));
-    CHECK_FALSE(optax.is_null("other"));
+    CHECK(optax.keep_null("momentum"));
+    CHECK_FALSE(optax.keep_null("eps"));
+    CHECK_FALSE(optax.keep_null("other"));
     CHECK(optax.get<double>("eps") == 2);
     config.done();
     throw_problems(config);
@@ -57,13 +57,13 @@ TEST_CASE("a null whose meaning a component asks for stays, although it removes 
   const auto is_null = [&](const std::string& value) {
     return load_config(file, {{"optax.momentum", value, "--set"}})
         .section("optax")
-        .is_null("momentum");
+        .keep_null("momentum");
   };
   CHECK(is_null("null"));
   CHECK_FALSE(is_null("0.9"));
   folder.write("base.yaml", "include: root.yaml\noptax: {momentum: null}\n");
   folder.write("run.yaml", "include: base.yaml\noptax: {momentum: 0.7}\n");
-  CHECK_FALSE(load_config(file, {}).section("optax").is_null("momentum"));
+  CHECK_FALSE(load_config(file, {}).section("optax").keep_null("momentum"));
 }
 
 TEST_CASE("an including file overrides the included one") {

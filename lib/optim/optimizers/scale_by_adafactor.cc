@@ -122,7 +122,7 @@ struct Moments {
 
 // An explicit null disables momentum, like None in big_vision.
 double read_momentum(const Config& config) {
-  return config.is_null("momentum") ? 0.0 : config.get<double>("momentum", 0.9);
+  return config.keep_null("momentum") ? 0.0 : config.get<double>("momentum", 0.9);
 }
 
 class ScaleByAdafactor : public Optimizer {
