@@ -15,9 +15,17 @@ namespace {
 
 // The number of examples with the minimum and maximum label to try if some cannot be read.
 constexpr size_t kTries = 20;
+constexpr const char* kComponent = "input";  // of the errors of compute_first_example()
 
 std::string start_text(const ExampleFailure& failure, std::string_view section) {
   return failure.fatal ? failure.text() : fmt::format("{} {}", failure.text(), skip_hint(section));
+}
+
+// Returns an error before the run: bad data are then a mistake of the user. `component` may be
+// empty.
+Error error_before_run(Exit code, const std::string& text, std::string_view component) {
+  if (code == Exit::data) code = Exit::usage;
+  return component.empty() ? Error(code, "", text) : Error::in(component, code, text);
 }
 
 // Computes example `index` and compares its form with that of others, which `ring` has.
@@ -41,14 +49,14 @@ int64_t example_to_try(int64_t i, int64_t size) {
   return i < 10 || size <= kMostTries ? i : shuffle(kSeed, 0, i, size);
 }
 
-Error start_error(const ExampleFailure& failure, std::string_view section) {
-  const Exit code = failure.code == Exit::data ? Exit::usage : failure.code;
-  return {code, "", start_text(failure, section)};
+Error start_error(const ExampleFailure& failure, std::string_view section,
+                  std::string_view component) {
+  return error_before_run(failure.code, start_text(failure, section), component);
 }
 
 Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t seed,
                               int64_t error_budget, std::string_view section) {
-  if (data.size() < 1) throw Error::in("input", Exit::usage, "the data set has no examples");
+  if (data.size() < 1) throw Error::in(kComponent, Exit::usage, "the data set has no examples");
   const int64_t tries = std::min(data.size(), kMostTries);
   std::optional<ExampleFailure> first;
   for (int64_t i = 0; i < tries && i <= error_budget; ++i) {
@@ -58,19 +66,17 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
     } catch (...) {
       const ExampleFailure failure = current_failure(data, index);
       if (failure.of_config) throw;
-      if (failure.fatal && failure.code == Exit::data) throw start_error(failure, section);
-      if (failure.fatal) throw Error::in("input", failure.code, start_text(failure, section));
+      if (failure.fatal)
+        throw start_error(failure, section, failure.code == Exit::data ? "" : kComponent);
       if (!first) first = failure;
     }
   }
-  const Exit code = first->code == Exit::data ? Exit::usage : first->code;
-  const bool within_budget = error_budget >= tries;
-  throw Error::in(
-      "input", code,
-      within_budget
-          ? fmt::format("{} (nor can any other of the {} examples that were tried be used)",
-                        first->text(), tries)
-          : start_text(*first, section));
+  if (error_budget < tries) throw start_error(*first, section, kComponent);
+  throw error_before_run(
+      first->code,
+      fmt::format("{} (nor can any other of the {} examples that were tried be used)",
+                  first->text(), tries),
+      kComponent);
 }
 
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,

@@ -41,6 +41,8 @@ void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
                          const std::vector<std::string>& keep_only = {});
 
 // Returns the error of an example that was computed before a run, without its place in the config.
-Error start_error(const ExampleFailure& failure, std::string_view section);
+// `component`: that of Error::in(); empty: none.
+Error start_error(const ExampleFailure& failure, std::string_view section,
+                  std::string_view component = "");
 
 }  // namespace bv
