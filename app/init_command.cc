@@ -25,7 +25,7 @@ std::string default_output(const std::string& folder) {
   return (name.empty() ? "data" : name) + ".yaml";
 }
 
-std::string one_line(const std::string& lines) { return join(split(lines, '\n'), " "); }
+std::string joined_lines(const std::string& lines) { return join(split(lines, '\n'), " "); }
 
 }  // namespace
 
@@ -44,8 +44,8 @@ Exit init_command(const Arguments& arguments) {
   if (from) {
     require_loadable(*from, recipe.image);
     for (const std::string& note : {from->scaling_note, from->heads_note})
-      if (!note.empty()) found.warnings.push_back(from->path + ": " + one_line(note));
-    if (!recipe.size_note.empty()) found.notes.push_back(one_line(recipe.size_note));
+      if (!note.empty()) found.warnings.push_back(from->path + ": " + joined_lines(note));
+    if (!recipe.size_note.empty()) found.notes.push_back(joined_lines(recipe.size_note));
   }
   write_new_file(output, recipe_yaml(found, recipe, from, output));
   for (const std::string& line : found.warnings) log::warn("{}", line);
