@@ -216,24 +216,36 @@ void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe
   recipe.ema = 0.99;
 }
 
-// Returns the image size for a pretrained model: that of its training if the images are as large.
-// For smaller images a larger size would take time without showing more, so it is at most 224, and
-// less for images of a few pixels.
-ImageSides pretrained_size(const DataFindings& found, const PretrainedModel& from) {
-  if (!from.other_sizes) return from.image;
+// Returns the side of a pretrained model's images that suits the data: that of its training if the
+// data's images are at least as large. Smaller images gain nothing from it: they get at most 224,
+// tiny ones 128.
+int64_t suitable_side(const DataFindings& found, const PretrainedModel& from) {
   constexpr int64_t kUsual = 224, kForSmall = 128, kStillSmall = 64;
   const int64_t native = from.image.height > 0 ? from.image.height : kUsual;
   const int64_t typical = found.images.typical.shorter();
   const int64_t most = typical >= native ? native : typical <= kStillSmall ? kForSmall : kUsual;
-  const int64_t side = std::min(native, most);
+  return std::min(native, most);
+}
+
+// Returns the image size for a pretrained model: suitable_side(), in whole patches.
+ImageSides pretrained_size(const DataFindings& found, const PretrainedModel& from) {
+  if (!from.other_sizes) return from.image;
+  const int64_t side = suitable_side(found, from);
   const int64_t whole = std::max(from.patch, side / from.patch * from.patch);
   return {whole, whole};
 }
 
 // Says why the images have another size than in the model's training; "" if they have not.
 std::string size_note(const DataFindings& found, const ImageSides& image,
-                      const ImageSides& trained) {
+                      const PretrainedModel& from) {
+  const ImageSides& trained = from.image;
   if (trained.height == 0 || image == trained) return "";
+  if (suitable_side(found, from) == trained.height) {
+    return fmt::format(
+        "The model was trained on images of {}. The config uses {}, a square of whole patches.\n"
+        "For another size, change it in pp and pp_fn.",
+        size_text(trained), size_text(image));
+  }
   return fmt::format(
       "The model was trained on images of {}. The config uses {}, as typical images of the data\n"
       "have {}. For the larger size, which takes more time, change it in pp and pp_fn.",
@@ -322,7 +334,7 @@ StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pr
   const bool small = std::max(images.typical.height, images.typical.width) <= kSmall;
   if (pretrained) {
     recipe.image = pretrained_size(found, *pretrained);
-    recipe.size_note = size_note(found, recipe.image, pretrained->image);
+    recipe.size_note = size_note(found, recipe.image, *pretrained);
     choose_fine_tuning(found, *pretrained, ops, recipe);
   } else if (small) {
     recipe.image = images.typical;

@@ -325,6 +325,15 @@ TEST_CASE("fine-tuning takes images as the pretrained model wants them") {
         "pp_fn.");
   CHECK(contains(recipe_yaml(photos(800, {300, 640}), recipe, &from, "x.yaml"),
                  "\n  # The model was trained on images of 384x384. "));
+  // With patches that are not square, its images may not have been square.
+  PretrainedModel wide = from;
+  wide.image = {192, 384};
+  wide.patch = 32;
+  recipe = choose_recipe(photos(800, {480, 640}), &wide);
+  CHECK(recipe.image == ImageSides{192, 192});
+  CHECK(recipe.size_note ==
+        "The model was trained on images of 384x192. The config uses 192x192, a square of whole "
+        "patches.\nFor another size, change it in pp and pp_fn.");
   CHECK(choose_recipe(photos(800, {28, 28}), &from).image == ImageSides{128, 128});
   CHECK(contains(choose_recipe(photos(800, {28, 28}, 1), &from).train_pp, "decode|resize(128)"));
   CHECK(choose_recipe(arrays(800, {28, 28}, 1), &from).eval_pp ==
