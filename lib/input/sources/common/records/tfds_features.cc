@@ -112,7 +112,7 @@ class FeaturesReader {
       if (feature.kind == TfdsFeature::Kind::image && !decodes)
         return leave_out(feature.name, fmt::format("it is an image of {} channels", channels));
       // Decoding gives 8 bits: the upper half of uint16. A float32 is stored as four channels.
-      const std::string type = text_member(*image, "dtype");
+      const std::string type = text_if_any(*image, "dtype");
       const bool eight_bits = type.empty() || type == "uint8";
       const bool for_an_op = feature.kind == Kind::encoded && type == "uint16";
       if (!eight_bits && !for_an_op)
@@ -123,7 +123,7 @@ class FeaturesReader {
       // Only these are used. Many features may share one large file of names.
       if (feature.name == "label") feature.class_names = class_names();
     } else if (const json* tensor = first_member(node, {"tensor", "boundingBox", "scalar"})) {
-      const std::string type = text_member(*tensor, "dtype");
+      const std::string type = text_if_any(*tensor, "dtype");
       const json* encoding = member(*tensor, "encoding", json::value_t::string);
       feature.raw = encoding && *encoding == "bytes";
       if (encoding && *encoding == "zlib")
@@ -159,8 +159,8 @@ class FeaturesReader {
     const auto found = node.find(key);
     return found != node.end() && found->type() == type ? &*found : nullptr;
   }
-  // Returns member `key` of an object, "" if it is missing.
-  static std::string text_member(const json& node, const char* key) {
+  // Returns the text of member `key` of an object, "" if there is none.
+  static std::string text_if_any(const json& node, const char* key) {
     const json* text = member(node, key, json::value_t::string);
     return text ? text->get<std::string>() : "";
   }
