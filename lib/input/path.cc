@@ -17,7 +17,10 @@ void refuse_shell(const Config& config, std::string_view key, const std::string&
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
   size_t end = std::min(path.find_first_not_of(kNameCharacters, 1), path.size());
   std::string name = first[0] == '$' ? path.substr(1, end - 1) : "";
-  if (first == "~") name = "HOME", end = 1;
+  if (first == "~") {
+    name = "HOME";
+    end = 1;
+  }
   const bool in_file = config.place(key).line > 0 && !name.empty();
   config.fail(key, fmt::format("'{}' is not expanded: {}", first,
                                in_file ? fmt::format("write '${{{}}}{}'", name, path.substr(end))

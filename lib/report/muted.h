@@ -9,6 +9,7 @@ class Muted {
   Muted();
   ~Muted();
   Muted(const Muted&) = delete;
+  Muted& operator=(const Muted&) = delete;
 };
 
 }  // namespace bv::log
