@@ -22,8 +22,9 @@ namespace {
 // Separates a number from the name of a folder that was replaced. No checkpoint has it in its name.
 constexpr char kNumbered = '~';
 
-// Returns the name for `folder` while another one takes its place, one that is free: a folder on
-// NFS cannot be deleted while one of its files is open.
+// Returns a free name to which `folder` can be moved while another folder takes its place. Where an
+// older folder of that name cannot be deleted (on NFS, while one of its files is open), the name
+// gets a number.
 std::string replaced_name(const fs::path& folder) {
   const std::string old =
       (folder.parent_path() / kReplacedPrefix).string() + folder.filename().string();
@@ -88,18 +89,17 @@ void move_folder(const std::string& from, const std::string& to) {
   if (!old.empty()) delete_folder(old);
 }
 
-void restore_replaced(const CkptFolder& ckpt, const std::string& only) {
+void restore_replaced(const CkptFolder& ckpt, const std::optional<std::set<std::string>>& only) {
   for (const std::string& replaced : ckpt.leftovers("")) {
     const std::string before = path_before(replaced);
-    if (before.empty() || (!only.empty() && before != only) || file_exists(before)) continue;
+    if (before.empty() || (only && !only->contains(before)) || file_exists(before)) continue;
     try {
       verify_checkpoint(replaced);
     } catch (const Error&) {
       continue;  // its deletion had begun
     }
     rename_durably(replaced, before);
-    log::warn("[ckpt] {} is back: a process was killed before it had put another one in its place",
-              before);
+    log::warn("[ckpt] {} is back: a process was killed while it replaced this checkpoint", before);
   }
 }
 

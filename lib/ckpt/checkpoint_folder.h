@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "lib/ckpt/workdir.h"
@@ -20,11 +22,12 @@ std::string replace_folder(const std::string& from, const std::string& to);
 // Like replace_folder(), then syncs and deletes the old folder.
 void move_folder(const std::string& from, const std::string& to);
 
-// Renames back the checkpoints in `ckpt` that a killed replace_folder() has moved away, if they are
-// whole and no other folder has taken their place. With `only`, the path of a checkpoint, only that
-// one. A process that is replacing one at this moment gets an error and may try again. Throws
-// Error(Exit::storage).
-void restore_replaced(const CkptFolder& ckpt, const std::string& only = "");
+// Renames back the checkpoints in `ckpt` that a process was replacing when it was killed, if they
+// are whole and nothing has taken their place. `only`: the paths of some checkpoints, so that the
+// others are left alone; nullopt: all. If a process is replacing one right now, its rename fails,
+// and it may try again. Throws Error(Exit::storage).
+void restore_replaced(const CkptFolder& ckpt,
+                      const std::optional<std::set<std::string>>& only = std::nullopt);
 
 // Deletes a folder and its content. Logs a warning if it cannot.
 void delete_folder(const std::string& path);

@@ -1,5 +1,7 @@
 #include "lib/predict/evaluated_best.h"
 
+#include <set>
+
 #include "lib/ckpt/best_checkpoint.h"
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/read_checkpoint.h"
@@ -22,11 +24,10 @@ EvaluatedBest::EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& 
       if (const auto value = evaluated_value(row, each.watched())) each.add(step, *value);
     }
   });
-  for (size_t i = 0; i < series_.size(); ++i) {
-    const std::string best = run_.ckpt().best(series_[i].name);
-    restore_replaced(run_.ckpt(), best);
-    mend(values_[i], best, done);
-  }
+  std::vector<std::string> folders;
+  for (const BestSeries& each : series_) folders.push_back(run_.ckpt().best(each.name));
+  restore_replaced(run_.ckpt(), std::set(folders.begin(), folders.end()));
+  for (size_t i = 0; i < series_.size(); ++i) mend(values_[i], folders[i], done);
 }
 
 EvaluatedBest::~EvaluatedBest() {

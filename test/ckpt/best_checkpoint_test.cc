@@ -155,7 +155,9 @@ TEST_CASE("the next claim brings back checkpoints that a killed process was repl
   fs::rename(ckpt + "/step-2", ckpt + "/.old-step-2");
 
   Workdir workdir(folder.path());
-  restore_replaced(workdir.ckpt(), workdir.ckpt().best(""));
+  restore_replaced(workdir.ckpt(), std::set<std::string>());
+  CHECK(workdir.ckpt().all_best() == std::vector<std::string>{workdir.ckpt().best("x")});
+  restore_replaced(workdir.ckpt(), std::set{workdir.ckpt().best("")});
   CHECK(read_best(workdir.ckpt().best(""))->step == 2);
   CHECK(workdir.ckpt().steps() == std::vector<int64_t>{1});
   workdir.claim();

@@ -170,7 +170,8 @@ TEST_CASE("a changed config is refused if the only checkpoint must be renamed ba
   const Finished refused = finished.again({"lr=0.5"});
   INFO(refused.err);
   CHECK(refused.code == 2);
-  CHECK(contains(refused.err, step + " is back: "));
+  CHECK(contains(refused.err,
+                 step + " is back: a process was killed while it replaced this checkpoint\n"));
   CHECK(contains(refused.err, "changed config: lr: 0.002 -> 0.5\n"));
   CHECK(contains(refused.err, "error: the run there was started with another lr; add"));
 }
