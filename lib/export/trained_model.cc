@@ -142,13 +142,13 @@ void set_image_size(TrainedModel& trained, const ImageSize& size) {
     const bool vit = trained.params.contains("pos_embedding");
     throw Error(
         Exit::usage, trained.origin,
-        fmt::format("images of {}x{} have a grid of {}x{} patches, but its {} one of "
-                    "{}x{}{}",
-                    size.height, size.width, grid.rows, grid.columns,
-                    vit ? "position embeddings have" : "token mixing needs", own.rows, own.columns,
-                    vit ? "; --config and --set model_init=WORKDIR in place of --workdir "
-                          "resamples them"
-                        : ""));
+        fmt::format("images of {}x{} have {}x{} patches, but {} for {}x{}{}", size.height,
+                    size.width, grid.rows, grid.columns,
+                    vit ? "the model's position embeddings are" : "its token mixing is", own.rows,
+                    own.columns,
+                    vit ? "; to resample them, export with --config C --set model_init=WORKDIR "
+                          "instead of --workdir"
+                        : " patches"));
   }
   trained.image = size;
 }

@@ -94,9 +94,10 @@ std::string variant_of(const TransformerShape& shape) {
 }
 
 constexpr const char* kAssumedScaling =
-    "Nothing beside the weights states how pixel values were scaled. The config scales them to\n"
-    "-1 .. 1, as for most models of big_vision and for timm's augreg. For weights that were\n"
-    "trained with ImageNet's mean and standard deviation, such as deit, write vgg_value_range.";
+    "No file beside the weights states how pixel values were scaled. This config scales them to\n"
+    "-1 .. 1, as most models of big_vision and timm's augreg do. If the weights were trained with\n"
+    "ImageNet's mean and standard deviation (deit, for example), replace that op by "
+    "vgg_value_range.";
 
 // Returns the number of heads of a model whose kernels do not reveal it: the one that is
 // recorded beside them, or else the usual one for the width, with a note.

@@ -299,8 +299,9 @@ TEST_CASE("export: images whose grid of patches a model's weights do not fit are
   const ImageSize square = {32, 32, 3};
   const TrainedModel vit = trained("vit", "{variant: mu/8}", {16, 64, 3});
   CHECK(line(vit, square) ==
-        "t: error: images of 32x32 have a grid of 4x4 patches, but its position embeddings have "
-        "one of 2x8; --config and --set model_init=WORKDIR in place of --workdir resamples them");
+        "t: error: images of 32x32 have 4x4 patches, but the model's position embeddings are for "
+        "2x8; to resample them, export with --config C --set model_init=WORKDIR instead of "
+        "--workdir");
   CHECK(line(vit, {16, 72, 3}) != "");
   CHECK(line(vit, {17, 66, 3}) == "");
   TrainedModel unknown = vit;
@@ -311,8 +312,7 @@ TEST_CASE("export: images whose grid of patches a model's weights do not fit are
 
   const TrainedModel mixer = trained("mlp_mixer", small("mlp_mixer"), {16, 64, 3});
   CHECK(line(mixer, square) ==
-        "t: error: images of 32x32 have a grid of 4x4 patches, but its token mixing needs one of "
-        "2x8");
+        "t: error: images of 32x32 have 4x4 patches, but its token mixing is for 2x8 patches");
   CHECK(line(mixer, {9, 57, 3}) == "");
 }
 

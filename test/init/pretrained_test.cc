@@ -159,7 +159,7 @@ TEST_CASE("timm's config.json tells the scaling, the evaluation's crop and the a
   const std::string file = dir / "model.safetensors";
   PretrainedModel found = inspect_weights(file);
   CHECK(found.scaling.target == ValueBounds{-1, 1});
-  CHECK(found.scaling_note.find("such as deit, write vgg_value_range") != std::string::npos);
+  CHECK(found.scaling_note.find("replace that op by vgg_value_range") != std::string::npos);
   CHECK(found.heads_note.find("The config has 2, as published") != std::string::npos);
   CHECK(found.crop_share == 0);
 

@@ -118,16 +118,17 @@ class CsvScan {
     const std::string text = trim(cell.text);
     if (text.starts_with('[') && text.ends_with(']')) {
       throw RowFault(cell.at,
-                     fmt::format("the labels are a list, {}: write them without brackets and "
-                                 "quotes, separated by `;` or `|`, or list all names in `classes` "
-                                 "if this is one",
+                     fmt::format("the labels are a list, {0}: write them without brackets and "
+                                 "quotes, separated by `;` or `|`; if {0} is the name of a single "
+                                 "class, list all names in `classes`",
                                  printable(text)),
                      /*fatal=*/true);
     }
     if (layout_.bars || text.find(',') == std::string::npos) return;
     throw RowFault(cell.at,
-                   fmt::format("'{}' has a comma, which does not separate labels: write `;` or `|` "
-                               "between them, or list all names in `classes` if this is one",
+                   fmt::format("'{0}' has a comma, which does not separate labels: write `;` or "
+                               "`|` between them; if '{0}' is the name of a single class, list all "
+                               "names in `classes`",
                                printable(text)),
                    /*fatal=*/true);
   }
