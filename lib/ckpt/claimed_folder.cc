@@ -22,10 +22,11 @@ void ClaimedFolder::remember() {
 
 bool ClaimedFolder::is_there() const {
   struct stat info {};
-  // Other errors may be those of a disk or a server for a moment: the write itself reports them.
+  // Other errors may be temporary faults of a disk or server: the write itself reports them.
   if (::stat(dir_.c_str(), &info) != 0) return errno != ENOENT && errno != ENOTDIR;
   if (info.st_dev == device_ && info.st_ino == inode_) return true;
-  // Some network file systems number a file anew after they have lost their server.
+  // Some network file systems give a file a new inode number after they have reconnected to their
+  // server.
   return !holder_.empty() && WorkdirLock::holder(lock_) == holder_;
 }
 

@@ -19,8 +19,8 @@ class ClaimedFolder {
   // `lock`: the file in the folder that names the run (WorkdirLock).
   ClaimedFolder(std::string dir, std::string lock) : dir_(std::move(dir)), lock_(std::move(lock)) {}
 
-  // Remembers which folder has the path now; later calls do nothing. The first call must come
-  // before other threads use this object.
+  // Stores the identity of the folder that the path names now. Later calls do nothing. Make the
+  // first call before other threads use this object.
   void remember();
   // Throws Error(Exit::storage) "D: error: the workdir is gone: ..." if the path names another
   // folder by now, or none. Does nothing before remember(). Any thread may call it.

@@ -98,7 +98,8 @@ class Calibration : public Evaluator {
     const at::Tensor guess = logits.argmax(1, /*keepdim=*/true);  // (n, 1)
     const at::Tensor sure = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).gather(1, guess);
     const at::Tensor right = labels.amax(1), guessed = labels.gather(1, guess);
-    // Smoothing gives an example without a class the same small label for all classes.
+    // An example without a class has equal labels: all 0, or all the same small value after
+    // smoothing.
     at::Tensor without = right.eq(0);
     if (labels.size(1) > 1)
       without = without.logical_or(right.eq(labels.amin(1)).logical_and(right.lt(1)));

@@ -11,8 +11,8 @@
 namespace bv {
 namespace {
 
-// Of the order of a mixture's examples: it changes with the order, so that no run continues with
-// another one.
+// Version of the order in which a mixture's examples come. Raise it when the order changes: a run
+// then refuses to continue a checkpoint of another order.
 constexpr uint64_t kOrderVersion = 2;
 // Short, so that the shares also hold within a block to within a few examples.
 constexpr int64_t kSmallestBlock = 64;

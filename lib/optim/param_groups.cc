@@ -64,8 +64,8 @@ class Patterns {
   }
 
  private:
-  // Returns why pattern i has no effect, "" if it has. A catch-all that is left with nothing is no
-  // mistake.
+  // Returns why pattern i has no effect; "" if it has one. '.*' may be left with nothing: it is a
+  // catch-all.
   std::string why_unused(size_t i, const std::vector<std::string>& names) const {
     const Pattern& pattern = *compiled_[i];
     const auto matches = [&](const std::string& name) { return pattern.matches(name); };

@@ -115,7 +115,8 @@ class MetricWriter::Impl {
       std::rethrow_exception(failure_);
     }
     lock.unlock();
-    // If the folder comes back, the rows are in its file: the next checkpoint can sync them.
+    // Not an UnsyncedRows: if the folder comes back, its file holds the rows, and the next
+    // checkpoint can sync them.
     if (options_.check_folder) options_.check_folder();
     try {
       fsync_path(options_.metrics_file);

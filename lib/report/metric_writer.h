@@ -39,7 +39,7 @@ class MetricWriter {
     std::string report_file;
     std::string curve_file;  // the learning curve alone, as an SVG file
     // Called before report_file and curve_file are replaced and before metrics_file is synced, by
-    // any thread. Throws Error(Exit::storage) if their folder is no longer that of the run. Null:
+    // any thread. Throws Error(Exit::storage) if their folder is no longer the run's folder. Null:
     // not called.
     std::function<void()> check_folder;
     std::string title;

@@ -243,9 +243,9 @@ void Recipe::read_input(bool synthetic) {
   for (const InputPart& part : inputs_) check_examples(part, has_classes);
 }
 
-// Determines the run's classes: those of the checkpoint or, without one, those of the first data
-// set that names its classes. All data sets are opened with them, also those before that one. A
-// restart has them from the checkpoint, and must open the same data as the first start.
+// The run's classes: the checkpoint's, or else those of the first data set with class names. Every
+// data set is numbered by them, even those before it, so that a restart, which takes them from the
+// checkpoint, numbers them in the same way.
 void Recipe::find_classes() {
   for (const InputPart& part : inputs_) {
     if (!classes_.names.empty()) return;

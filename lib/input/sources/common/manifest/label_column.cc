@@ -85,7 +85,7 @@ std::optional<int64_t> LabelColumn::see_given(std::string_view text, size_t at,
   }
   const PlainNumber number = plain_number(text);
   if (number.kind != Form::whole || number.whole < 0 || number.whole >= given_.classes)
-    throw given_.unknown_class(text, at, /*similar=*/unknown_++ < kShownRows);
+    throw given_.unknown_class(text, at, /*similar=*/unknown_seen_++ < kShownRows);
   wholes_.see(text, at, row);
   return number.whole;
 }

@@ -79,7 +79,7 @@ class LabelColumn {
 
   static constexpr uint32_t kNoId = UINT32_MAX;
   LabelCode given_;                    // the user's classes
-  size_t unknown_ = 0;                 // labels that are none of these
+  size_t unknown_seen_ = 0;            // cells so far that name no class
   FirstLabel wholes_, reals_, names_;  // names_: if the user has given classes, those of them
   int64_t greatest_ = INT64_MIN;       // of the whole numbers
   std::unordered_map<std::string, uint32_t> ids_;  // by text, without numbers with a point

@@ -111,7 +111,8 @@ class FeaturesReader {
       const bool decodes = channels == -1 || channels == 1 || channels == 3;
       if (feature.kind == TfdsFeature::Kind::image && !decodes)
         return leave_out(feature.name, fmt::format("it is an image of {} channels", channels));
-      // Decoding gives 8 bits: the upper half of uint16. A float32 is stored as four channels.
+      // Only 8-bit images are decoded: of uint16 the lower half would be lost. TFDS stores a
+      // float32 image as four channels of 8 bits.
       const std::string type = text_if_any(*image, "dtype");
       const bool eight_bits = type.empty() || type == "uint8";
       const bool for_an_op = feature.kind == Kind::encoded && type == "uint16";
