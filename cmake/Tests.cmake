@@ -102,7 +102,8 @@ add_custom_target(bv_emulated_links ALL DEPENDS bv_emulated_cuda bv_emulated_dri
 add_dependencies(bv_emulated_links bvtrain test_cuda)
 add_test(NAME emulated_cuda
          COMMAND ${BV_EMULATED}/test_cuda "[gpu],emulated*,every model*,a step that is not measured*")
-set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 2
+# Kernels are emulated by one thread.
+set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 1
   ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
 
 # Tests of the whole binary mostly wait for processes that start, so two run at a time. `ctest -j2`

@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kReserved = size_t{1} << 34;  // of addresses; memory is taken when it is written
 constexpr size_t kAlign = 512;
 
+thread_local int accesses = 0;  // of this thread, if the memory has a protection key
+
 unsigned char* map_file(int file, int protection) {
   void* const address = ::mmap(nullptr, kReserved, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
   if (address == MAP_FAILED) {
@@ -34,7 +36,9 @@ DeviceMemory& DeviceMemory::get() {
 DeviceMemory::DeviceMemory() {
   const int file = ::memfd_create("emulated device memory", MFD_CLOEXEC);
   if (file < 0 || ::ftruncate(file, kReserved) != 0) std::abort();
+  key_ = ::pkey_alloc(0, PKEY_DISABLE_ACCESS);
   device_ = map_file(file, PROT_NONE);
+  if (key_ >= 0) ::pkey_mprotect(device_, kReserved, PROT_READ | PROT_WRITE, key_);
   host_ = map_file(file, PROT_READ | PROT_WRITE);
   ::close(file);
 }
@@ -96,12 +100,20 @@ void* DeviceMemory::device(const void* host) const {
 
 DeviceMemory::Access::Access() {
   DeviceMemory& memory = get();
+  if (memory.key_ >= 0) {
+    if (accesses++ == 0) ::pkey_set(memory.key_, 0);
+    return;
+  }
   const std::lock_guard lock(memory.mutex_);
   if (memory.access_++ == 0) ::mprotect(memory.device_, kReserved, PROT_READ | PROT_WRITE);
 }
 
 DeviceMemory::Access::~Access() {
   DeviceMemory& memory = get();
+  if (memory.key_ >= 0) {
+    if (--accesses == 0) ::pkey_set(memory.key_, PKEY_DISABLE_ACCESS);
+    return;
+  }
   const std::lock_guard lock(memory.mutex_);
   if (--memory.access_ == 0) ::mprotect(memory.device_, kReserved, PROT_NONE);
 }

@@ -25,7 +25,7 @@ class DeviceMemory {
   bool has_host(const void* address) const;
   size_t bytes() const { return bytes_; }  // allocated
 
-  // Makes device addresses usable while it exists, for kernels.
+  // Makes device addresses usable by this thread while it exists, for kernels.
   class Access {
    public:
     Access();
@@ -58,7 +58,10 @@ class DeviceMemory {
   std::multimap<size_t, size_t> free_;  // size and place
   bool holds_ = false;
   std::vector<void*> held_;
-  int access_ = 0;
+  // The protection key of the device addresses, with which each thread opens them for itself; -1 if
+  // the CPU has no keys. mprotect() does the same in time that grows with the memory in use.
+  int key_ = -1;
+  int access_ = 0;  // without a key, of all threads
 };
 
 }  // namespace bv::emulation
