@@ -9,9 +9,9 @@
 namespace bv {
 namespace {
 
-// Returns the number of training examples per class. Fails if a class has none, or if the labels
-// are unknown.
-std::vector<int64_t> counts_of(const Config& config, const std::string& word, const TaskEnv& env) {
+// Returns the number of training examples per class (LabelCounts). Fails if a class has none, or if
+// the labels are unknown.
+std::vector<double> counts_of(const Config& config, const std::string& word, const TaskEnv& env) {
   if (env.label_feature != "label" && env.label_feature != "labels") {
     config.fail(
         "class_weights",
@@ -26,7 +26,7 @@ std::vector<int64_t> counts_of(const Config& config, const std::string& word, co
                             "are read; give a list of {} weights",
                             word, env.num_classes));
   }
-  std::vector<int64_t> counts(static_cast<size_t>(env.num_classes));
+  std::vector<double> counts(static_cast<size_t>(env.num_classes));
   for (const auto& [label, count] : labels) {
     if (label < 0 || label >= env.num_classes) {
       config.fail("class_weights",
@@ -62,23 +62,20 @@ std::vector<double> listed_weights(const Config& config, int64_t classes) {
 
 }  // namespace
 
-std::vector<double> balanced_weights(const std::vector<int64_t>& counts) {
-  const auto examples =
-      static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+std::vector<double> balanced_weights(const std::vector<double>& counts) {
+  const double examples = std::accumulate(counts.begin(), counts.end(), 0.0);
   std::vector<double> weights;
-  for (const int64_t count : counts) {
-    weights.push_back(examples / (static_cast<double>(counts.size()) * static_cast<double>(count)));
-  }
+  for (const double count : counts)
+    weights.push_back(examples / (static_cast<double>(counts.size()) * count));
   return weights;
 }
 
-std::vector<double> effective_weights(const std::vector<int64_t>& counts, double beta) {
+std::vector<double> effective_weights(const std::vector<double>& counts, double beta) {
   std::vector<double> weights;
   double sum = 0;
-  for (const int64_t count : counts) {
+  for (const double count : counts) {
     // 1 - beta^count, without cancellation if beta is near 1.
-    const double effective =
-        beta > 0 ? -std::expm1(static_cast<double>(count) * std::log(beta)) : 1;
+    const double effective = beta > 0 ? -std::expm1(count * std::log(beta)) : 1;
     weights.push_back((1 - beta) / effective);
     sum += weights.back();
   }
@@ -103,7 +100,7 @@ std::vector<double> read_class_weights(const Config& config, const TaskEnv& env)
                 fmt::format("expected balanced, effective or a list of numbers, got '{}'", *word));
   }
   if (!env.label_counts || env.num_classes == 0 || !beta_fits) return {};
-  const std::vector<int64_t> counts = counts_of(config, *word, env);
+  const std::vector<double> counts = counts_of(config, *word, env);
   return *word == "balanced" ? balanced_weights(counts) : effective_weights(counts, beta);
 }
 

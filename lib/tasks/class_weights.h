@@ -16,8 +16,10 @@ inline constexpr KeyText kClassWeightKeys[] = {
      "Weight of each class in the loss, which must be `softmax_xent`: a list with one number per "
      "class, or computed from the number n of training examples of the class. `balanced` uses 1 / "
      "n, and `effective` (1 - b) / (1 - b^n) with b from `class_weights_beta`, which differs less "
-     "for large classes. The loss of a batch is the weighted mean over its examples, for any "
-     "number of processes. Evaluators, even with `pred: loss`, do not use the weights.",
+     "for large classes. In a mixture, n is how many examples of the class come in an epoch on "
+     "average, by the shares of the data sets. The loss of a batch is the weighted mean over its "
+     "examples, for any number of processes. Evaluators, even with `pred: loss`, do not use the "
+     "weights.",
      "balanced"},
     {"class_weights_beta", "float 0..<1", "0.999",
      "With `class_weights: effective`, the number b of Cui et al. (2019): classes with more than "
@@ -30,9 +32,9 @@ inline constexpr KeyText kClassWeightKeys[] = {
 std::vector<double> read_class_weights(const Config& config, const TaskEnv& env);
 
 // Returns examples / (classes * count) for each class, as scikit-learn does.
-std::vector<double> balanced_weights(const std::vector<int64_t>& counts);
+std::vector<double> balanced_weights(const std::vector<double>& counts);
 // Returns (1 - beta) / (1 - beta^count) for each class, scaled such that their sum is the number of
 // classes (Cui et al., "Class-balanced loss based on effective number of samples", CVPR 2019).
-std::vector<double> effective_weights(const std::vector<int64_t>& counts, double beta);
+std::vector<double> effective_weights(const std::vector<double>& counts, double beta);
 
 }  // namespace bv

@@ -26,8 +26,9 @@ struct PredictionFunction {
   std::string output;  // of Task::predict(), what it gives
 };
 
-// How many training examples have each label. Empty if that is not known without reading them.
-using LabelCounts = std::map<int64_t, int64_t>;
+// How many examples of an epoch have each label. In a mixture these are means, which need not be
+// whole numbers. Empty if that is not known without reading the examples.
+using LabelCounts = std::map<int64_t, double>;
 
 // What the constructor of a task gets besides its arguments, the section `task_kw` of the config.
 struct TaskEnv {

@@ -17,11 +17,16 @@ TrainingData::Pick place_of(const TrainingData& data, int64_t index) {
 }  // namespace
 
 LabelCounts count_labels(const TrainingData& data) {
+  double weights = 0;
+  for (const TrainingData::Part& part : data.parts()) weights += part.weight;
   LabelCounts all;
   for (const TrainingData::Part& part : data.parts()) {
-    const LabelCounts counts = part.data->label_counts();
+    const std::map<int64_t, int64_t> counts = part.data->label_counts();
     if (counts.empty()) return {};
-    for (const auto& [label, count] : counts) all[label] += count;
+    // How often an example of the data set comes in an epoch, which is data.size() examples.
+    const double times = part.weight / weights * static_cast<double>(data.size()) /
+                         static_cast<double>(part.data->size());
+    for (const auto& [label, count] : counts) all[label] += times * static_cast<double>(count);
   }
   return all;
 }

@@ -12,8 +12,9 @@
 
 namespace bv {
 
-// Returns how many training examples have each label, over all data sets of a mixture. Empty if the
-// labels of one data set are not known without reading its examples.
+// Returns how many examples of an epoch have each label. In a mixture these are means, because the
+// shares of its data sets determine how often an example comes. A data set's sampler does not
+// count. Empty if the labels of one data set are not known without reading its examples.
 LabelCounts count_labels(const TrainingData& data);
 
 // Returns the examples of all data sets, one data set after the other. `data` must outlive the

@@ -1,11 +1,16 @@
 // Class weights, and labels with several classes: the task classify with its arguments.
 #include "lib/tasks/class_weights.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 
+#include "lib/train/training_labels.h"
+#include "test/input/fake_source.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/tiny_model.h"
@@ -40,6 +45,27 @@ double torch_loss(const at::Tensor& logits, const at::Tensor& labels,
       .item<double>();
 }
 
+// A source whose labels are known.
+class Labelled : public FakeSource {
+ public:
+  explicit Labelled(at::Tensor labels) : FakeSource(labels.numel()), labels_(std::move(labels)) {}
+  at::Tensor labels(size_t) const override { return labels_; }
+
+ private:
+  const at::Tensor labels_;  // (size,) int64
+};
+
+// Returns a mixture of two data sets: 1000 examples of class 0; 80 of class 1 and 20 of class 0.
+TrainingData two_data_sets(double first_weight, double second_weight) {
+  const auto labels = [](int64_t zeros, int64_t ones) {
+    return at::cat({at::zeros({zeros}, at::kLong), at::ones({ones}, at::kLong)});
+  };
+  return TrainingData({{"a", dataset(std::make_shared<Labelled>(labels(1000, 0))),
+                        pipeline("value_range(0, 1)"), first_weight},
+                       {"b", dataset(std::make_shared<Labelled>(labels(20, 80))),
+                        pipeline("value_range(0, 1)"), second_weight}});
+}
+
 const std::vector<float> kWeights = {0.5F, 2, 1, 4, 0.25F};
 const char* const kListed = "{class_weights: [0.5, 2, 1, 4, 0.25]}";
 
@@ -52,6 +78,29 @@ TEST_CASE("balanced weights: examples / (classes * count)") {
   REQUIRE(balanced.size() == 5);
   CHECK(balanced[0] == Approx(4018 / (5. * 10)));
   CHECK(balanced[3] == Approx(4018 / (5. * 4000)));
+}
+
+TEST_CASE("a mixture counts labels as often as its shares bring them") {
+  for (const auto& [first, second] :
+       std::vector<std::pair<double, double>>{{1, 1}, {3, 1}, {10, 1}, {1e-3, 1}}) {
+    const TrainingData data = two_data_sets(first, second);
+    const LabelCounts counts = count_labels(data);
+    REQUIRE(counts.size() == 2);
+    const double share = second / (first + second);
+    CHECK(counts.at(1) == Approx(1100 * share * 0.8));
+    CHECK(counts.at(0) == Approx(1100 * (1 - share * 0.8)));
+    // Each class has the same weight in the loss of a long stream.
+    const std::vector<double> weights = balanced_weights({counts.at(0), counts.at(1)});
+    double zeros = 0, ones = 0;
+    constexpr int64_t kPositions = 1 << 16;
+    for (int64_t p = 0; p < kPositions; ++p) {
+      const TrainingData::Pick pick = data.pick(p, 7, true);
+      const bool one = pick.part == 1 && pick.index >= 20;
+      (one ? ones : zeros) += weights.at(one ? 1 : 0) / kPositions;
+    }
+    CHECK(zeros == Approx(0.5).epsilon(0.01));
+    CHECK(ones == Approx(0.5).epsilon(0.01));
+  }
 }
 
 TEST_CASE("weights are not counted from another feature than the labels") {
