@@ -105,10 +105,22 @@ class Classify : public Task {
                      fmt::format("needs loss: softmax_xent, not {}", env.loss_name));
   }
 
+  // With multilabel, throws if a label is outside [0, 1]: the loss would have no lower bound.
+  void check_values(const Batch& batch) const override {
+    const auto labels = batch.find("labels");
+    if (!multilabel_ || labels == batch.end()) return;
+    const at::Tensor& values = labels->second;
+    // need_labels() refuses labels of other dtypes with a remedy.
+    if (values.is_meta() || values.numel() == 0 || values.scalar_type() != at::kFloat) return;
+    const auto least = values.min().item<float>(), most = values.max().item<float>();
+    if (least >= 0 && most <= 1) return;
+    refuse(fmt::format("with multilabel 'labels' must be within 0 and 1, got {}",
+                       least >= 0 ? most : least));
+  }
+
   at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const override {
     const at::Tensor logits = forward(model, batch, pass);
     at::Tensor labels = need_labels(batch, logits);
-    if (multilabel_ && labels.is_cpu()) check_range(labels);
     if (smoothing_ != 0) {
       const double share = smoothing_ / static_cast<double>(logits.size(-1));
       labels = labels.mul(1 - smoothing_).add_(share);
@@ -134,14 +146,6 @@ class Classify : public Task {
  private:
   static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
     return model.forward(need_key(batch, "image", "name it in keep(\"image\", ...)"), pass);
-  }
-  // Throws if a label is outside [0, 1]: the loss would then have no lower bound.
-  static void check_range(const at::Tensor& labels) {
-    if (labels.numel() == 0) return;
-    const auto least = labels.min().item<float>(), most = labels.max().item<float>();
-    if (least >= 0 && most <= 1) return;
-    refuse(fmt::format("with multilabel 'labels' must be within 0 and 1, got {}",
-                       least >= 0 ? most : least));
   }
   std::unique_ptr<Loss> loss_;
   const double smoothing_;

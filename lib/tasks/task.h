@@ -82,6 +82,10 @@ class Task {
   // once before a training; a checkpoint replaces the values. Throws Error(Exit::usage).
   virtual void fit(Model& model, const LabelledExamples& examples, const Example& first) const {}
 
+  // Checks the values of a batch that loss() or predict("loss") will get. The batch is still on the
+  // host, so nothing is read back from a device; on the meta device it has no values. Throws
+  // Error(Exit::usage).
+  virtual void check_values(const Batch& batch) const {}
   // Runs the model on a batch and returns the mean loss: a scalar with a gradient. Throws
   // Error(Exit::usage) if the batch lacks a feature that the task needs.
   virtual at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const = 0;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "lib/device/pinned.h"
+#include "lib/evals/common/predict.h"
 #include "lib/input/image/device_images.h"
 #include "lib/model/dropout.h"
 #include "lib/model/stochastic_depth.h"
@@ -60,6 +61,20 @@ TEST_CASE("images that come as bytes are normalized and mixed as on the CPU", "[
       CHECK((seen - expected).abs().max().item<float>() < 1e-6);
     }
   }
+}
+
+TEST_CASE("labels outside 0 and 1 are refused before they go to the device", "[gpu]") {
+  if (!gpu()) return;
+  Run run(kSmallCnn, Precision::float32, kGpu, "{optax_name: sgd, lr: 0.1}", Group::single(),
+          {.loss_name = "sigmoid_xent", .num_classes = kClasses}, "{multilabel: true}");
+  run.step->run(1, batch_of(8), /*measure=*/true);
+  Batch batch = batch_of(8);
+  batch.at("labels")[3][2] = -1;  // "uncertain" in some data sets
+  constexpr const char* kWhy = "[classify] with multilabel 'labels' must be within 0 and 1, got -1";
+  CHECK_THROWS_WITH(run.step->run(2, batch, /*measure=*/true), Catch::Contains(kWhy));
+  CHECK(run.step->count() == 1);
+  CHECK_THROWS_WITH(bind_prediction(*run.task, "loss", *run.model, Precision::float32)(batch, {}),
+                    Catch::Contains(kWhy));
 }
 
 TEST_CASE("sums of squares on a device", "[gpu]") {

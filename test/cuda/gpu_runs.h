@@ -86,10 +86,11 @@ inline Batch batch_of(int64_t n) {
 
 struct Run {
   Run(const Case& which, Precision precision, c10::Device device, const std::string& keys,
-      Group& group = Group::single()) {
+      Group& group = Group::single(), const TaskEnv& env = {.loss_name = "softmax_xent"},
+      const std::string& task_keys = "{}") {
     model = Model::Registry::make(which.name, parse_config(which.keys, "m.yaml"), Place(),
                                   ModelEnv{kClasses, kSize, kSize, 3});
-    task = Task::Registry::make("classify", Config(), {}, {.loss_name = "softmax_xent"});
+    task = Task::Registry::make("classify", parse_config(task_keys, "k.yaml"), {}, env);
     const Config config = parse_config(keys, "t.yaml");
     StepConfig options = read_step(config, *model, {.total_steps = 100});
     throw_problems(config);

@@ -225,9 +225,18 @@ TEST_CASE("multilabel needs a loss that judges each class, and labels that are p
   Batch batch = tiny_batch(1);
   CHECK(task->loss(model, batch, pass)
             .equal(make("{}", env("sigmoid_xent"))->loss(model, batch, pass)));
+  task->check_values(batch);
   batch["labels"] = batch.at("labels") * 3;
-  CHECK(error_of([&] { task->loss(model, batch, pass); }) ==
+  CHECK(error_of([&] { task->check_values(batch); }) ==
         "[classify] with multilabel 'labels' must be within 0 and 1, got 3");
+  const Config config = parse_config("{optax_name: sgd, lr: 1}", "t.yaml");
+  TrainStep step(model, *task, read_step(config, model, {.total_steps = 20}), 3,
+                 Precision::float32);
+  const NamedTensors before = step.state();
+  CHECK(error_of([&] { step.run(1, batch, true); }) ==
+        "[classify] with multilabel 'labels' must be within 0 and 1, got 3");
+  CHECK(step.count() == 0);
+  for (const auto& [name, value] : step.state()) CHECK(value.equal(before.at(name)));
 }
 
 }  // namespace bv::test

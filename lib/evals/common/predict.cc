@@ -52,6 +52,7 @@ Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
   return [&task, pred, &model, precision, tta](const Batch& batch,
                                                const std::vector<std::string>& activations) {
     const c10::NoGradGuard no_grad;
+    if (pred == "loss") task.check_values(batch);
     Features features;
     Pass pass;
     pass.precision = precision;
