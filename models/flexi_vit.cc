@@ -42,7 +42,7 @@ constexpr KeyText kFlexiKeys[] = {
      "`seqhw`."},
     {"posemb_size", "[int >= 1, int >= 1]", "[7, 7]",
      "Rows and columns of the stored position embedding. It is resized for images with another "
-     "number of patches.",
+     "grid of patches.",
      "[16, 16]"},
     {"pool_type", "'gap' | 'map' | 'tok'", "gap",
      "How the tokens are pooled for the classification layer: `gap` averages them, `map` pools "
@@ -213,7 +213,9 @@ const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
     grid.kernel_columns = Constant(kernel_resize_matrix(shape_.patch_width, grid.patch_width));
   }
   const int64_t rows = height / grid.patch_height, columns = width / grid.patch_width;
-  if (rows * columns != posemb_size_[0] * posemb_size_[1]) {
+  // big_vision compares the numbers of positions only: it does not resize 2x8 positions for 4x4
+  // patches.
+  if (rows != posemb_size_[0] || columns != posemb_size_[1]) {
     grid.posemb_rows = Constant(linear_resize_matrix(posemb_size_[0], rows, /*antialias=*/true));
     grid.posemb_columns =
         Constant(linear_resize_matrix(posemb_size_[1], columns, /*antialias=*/true));

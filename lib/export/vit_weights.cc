@@ -99,7 +99,7 @@ VitWeights flexi_vit_weights(const Config& model, const TrainedModel& trained) {
   at::Tensor positions = learned != vit.trained.params.end()
                              ? learned->second
                              : sincos2d(stored.at(0), stored.at(1), kernel.size(3));
-  if (rows * columns != stored.at(0) * stored.at(1)) {
+  if (rows != stored.at(0) || columns != stored.at(1)) {
     positions = resize_grid(positions.reshape({stored[0], stored[1], kernel.size(3)}),
                             linear_resize_matrix(stored[0], rows, /*antialias=*/true),
                             linear_resize_matrix(stored[1], columns, /*antialias=*/true))

@@ -373,10 +373,11 @@ TEST_CASE("export: flexi_vit is the vit that it is at its seqhw") {
   const at::Tensor pixels =
       at::randn({3, 35, 30, 3}, at::detail::createCPUGenerator(5), at::kFloat);
   for (const std::string posemb : {"learn", "sincos2d"}) {
-    for (const std::string more : {", seqhw: 5", ", seqhw: 2", ""}) {
+    // The last ones have 4x3 patches, for 3x4 positions.
+    for (const std::string more : {"patch_size: [6, 6], seqhw: 5", "patch_size: [6, 6], seqhw: 2",
+                                   "patch_size: [6, 6]", "patch_size: [8, 10]"}) {
       const std::string keys = "variant: mu, depth: 2, pool_type: tok, posemb: " + posemb;
-      const std::string yaml =
-          fmt::format("{{{}, patch_size: [6, 6], posemb_size: [3, 4]{}}}", keys, more);
+      const std::string yaml = fmt::format("{{{}, posemb_size: [3, 4], {}}}", keys, more);
       INFO(yaml);
       const TrainedModel what = trained("flexi_vit", yaml, image);
       const VitWeights vit = flexi_vit_weights(what.config.section("model"), what);

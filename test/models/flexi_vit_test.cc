@@ -141,6 +141,20 @@ TEST_CASE("flexi_vit: for other grids the position embedding is resized with ant
   CHECK(at::allclose(added[1], expected.flatten(2).squeeze(0).t(), 1e-4, 1e-5));
 }
 
+TEST_CASE("flexi_vit: the position embedding is resized for another grid of as many patches") {
+  const auto [size, rows, columns] = GENERATE(
+      table<std::string, int64_t, int64_t>({{"[2, 8]", 2, 8}, {"[8, 2]", 8, 2}, {"[4, 4]", 4, 4}}));
+  INFO(size);
+  const auto model =
+      build("flexi_vit", "{variant: mu, patch_size: [8, 8], seqhw: 4, posemb_size: " + size + "}");
+  const Features features = features_of(*model, images(32, 32));
+  const at::Tensor added = features.at("with_posemb") - features.at("stem").flatten(1, 2);
+  const at::Tensor stored = tensors(*model).at("pos_embedding").view({rows, columns, 32});
+  const at::Tensor expected = at::_upsample_bilinear2d_aa(stored.permute({2, 0, 1}).unsqueeze(0),
+                                                          {4, 4}, /*align_corners=*/false);
+  CHECK(at::allclose(added[1], expected.flatten(2).squeeze(0).t(), 1e-4, 1e-5));
+}
+
 TEST_CASE("flexi_vit: the embedding starts normal with deviation 1 / sqrt(width)") {
   const at::Tensor kernel =
       tensors(*build("flexi_vit", "{variant: S, depth: 1}")).at("embedding/kernel");
