@@ -51,8 +51,9 @@ constexpr KeyText kFlexiKeys[] = {
     kHeadZeroinit,
     {"seqhw", "int >= 1", "= image side / patch_size",
      "Number of patches along each side of the image: a patch has height / seqhw rows and width / "
-     "seqhw columns of pixels, rounded down. More patches are more accurate and slower. In "
-     "training, `flexi` replaces this number; evaluation uses it."},
+     "seqhw columns of pixels, rounded down. If the sides of the image are not multiples of "
+     "`seqhw`, this rounding can give more patches, and a warning says how many. More patches are "
+     "more accurate and slower. In training, `flexi` replaces this number; evaluation uses it."},
     {"flexi", "map", "none",
      "Draws a new number of patches per side in each training step, so that the model learns to "
      "work with several patch sizes. In big_vision this key is at the top level of the config.",
@@ -197,6 +198,12 @@ void FlexiVit::check_seqhw(const Config& config, const char* key, int64_t seqhw,
   if (env.height < ph || env.width < pw) {
     config.fail(patch_key, fmt::format("patches of {}x{} are larger than the images of {}x{}", ph,
                                        pw, env.height, env.width));
+  }
+  const int64_t rows = env.height / ph, columns = env.width / pw;
+  if (seqhw > 0 && (rows != seqhw || columns != seqhw)) {
+    config.warn(key, fmt::format("images of {}x{} are divided into {}x{} patches of {}x{}, not {} "
+                                 "along each side; choose sides that are multiples of {}",
+                                 env.height, env.width, rows, columns, ph, pw, seqhw, seqhw));
   }
   const std::string cut_off = cut_off_text(env.height, env.width, ph, pw);
   if (!cut_off.empty()) config.warn(seqhw > 0 ? key : patch_key, cut_off);

@@ -216,6 +216,25 @@ TEST_CASE("flexi_vit: pixels that fill no patch are named for each patch size") 
             "and 2 rows of pixels are not used"});
 }
 
+TEST_CASE("flexi_vit: a number of patches that differs from seqhw is named") {
+  const MetaDevice guard;
+  const auto warned = [](const std::string& yaml, int64_t height, int64_t width) {
+    const Config config = parse_config(yaml, "m.yaml");
+    Model::Registry::make("flexi_vit", config, Place(), ModelEnv{10, height, width, 3});
+    return warnings(config);
+  };
+  using Lines = std::vector<std::string>;
+  CHECK(warned("{variant: mu/8, seqhw: 8}", 30, 30) ==
+        Lines{"m.yaml:1:24: warning: seqhw: images of 30x30 are divided into 10x10 patches of 3x3, "
+              "not 8 along each side; choose sides that are multiples of 8"});
+  CHECK(warned("{variant: mu/8, seqhw: 4,\n flexi: {seqhw: {v: [0, 4, 8]}}}", 32, 36) ==
+        Lines{"m.yaml:1:11: warning: variant: images of 32x36 with patches of 8x8: the last 4 "
+              "columns of pixels are not used",
+              "m.yaml:2:9: warning: flexi: images of 32x36 are divided into 8x9 patches of 4x4, "
+              "not 8 along each side; choose sides that are multiples of 8"});
+  CHECK(warned("{variant: mu/8, seqhw: 10}", 30, 30).empty());
+}
+
 TEST_CASE("flexi_vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
     return error_of([&] { build("flexi_vit", yaml); });
