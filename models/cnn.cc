@@ -37,24 +37,27 @@ class Cnn : public Model {
     const auto hidden = config.get<int64_t>("dense", 256);
     if (!(dropout_ >= 0 && dropout_ < 1)) config.fail("dropout", "must be in [0, 1)");
     if (hidden < 1) config.fail("dense", "must be positive");
-    int64_t in = env.channels, height = env.height, width = env.width;
+    int64_t in = env.channels;
     for (const int64_t out : widths) {
       if (out < 1) config.fail("widths", "must be positive");
       convs_.push_back(Conv2d::add(*this, fmt::format("Conv_{}", convs_.size()), 3, in, out,
                                    lecun_normal(9 * in), /*with_bias=*/true));
       in = out;
-      height /= 2;
-      width /= 2;
     }
-    if (height < 1 || width < 1) {
+    pooled_ = pooled(env.height, env.width);
+    if (pooled_.rows < 1 || pooled_.columns < 1) {
       config.fail("widths", fmt::format("{} average pools of 2 leave nothing of images of {}x{}",
                                         widths.size(), env.height, env.width));
     }
-    const int64_t flat = height * width * in;
+    const int64_t flat = pooled_.size() * in;
     hidden_ = Dense::add(*this, "Dense_0", flat, hidden, lecun_normal(flat));
     if (env.num_classes > 0) {
       head_ = Dense::add(*this, "head", hidden, env.num_classes, lecun_normal(hidden));
     }
+  }
+
+  bool takes_size(int64_t height, int64_t width) const override {
+    return pooled(height, width) == pooled_;
   }
 
   at::Tensor forward(const at::Tensor& image, Pass& pass) override {
@@ -73,7 +76,17 @@ class Cnn : public Model {
   }
 
  private:
+  // Returns the size of the last pool's output.
+  TokenGrid pooled(int64_t height, int64_t width) const {
+    for (size_t i = 0; i < convs_.size(); ++i) {
+      height /= 2;
+      width /= 2;
+    }
+    return {height, width};
+  }
+
   const double dropout_;
+  TokenGrid pooled_;  // whose places hidden_ has weights for
   std::vector<Conv2d> convs_;
   Dense hidden_, head_;
 };

@@ -102,7 +102,8 @@ class MlpMixer : public Model {
       config.fail("stoch_depth", fmt::format("must be in [0, 1], got {}", stoch_depth_));
     }
     const int64_t width = shape_.hidden_dim, ph = shape_.patch_size[0], pw = shape_.patch_size[1];
-    const int64_t tokens = ((env.height + ph - 1) / ph) * ((env.width + pw - 1) / pw);
+    grid_ = grid_of(env.height, env.width);
+    const int64_t tokens = grid_.size();
     stem_ = {add_parameter("stem/kernel", {ph, pw, env.channels, width},
                            lecun_normal(ph * pw * env.channels), {3, 0, 1, 2}),
              add_parameter("stem/bias", {width}, zeros())};
@@ -147,6 +148,10 @@ class MlpMixer : public Model {
     return x;
   }
 
+  bool takes_size(int64_t height, int64_t width) const override {
+    return grid_of(height, width) == grid_;
+  }
+
   std::vector<std::string> units() const override {
     std::vector<std::string> all;
     for (int64_t i = 0; i < shape_.num_blocks; ++i) all.push_back(fmt::format("MixerBlock_{}/", i));
@@ -154,6 +159,11 @@ class MlpMixer : public Model {
   }
 
  private:
+  // Returns the patches of an image. forward() pads it to whole ones.
+  TokenGrid grid_of(int64_t height, int64_t width) const {
+    const int64_t ph = shape_.patch_size[0], pw = shape_.patch_size[1];
+    return {(height + ph - 1) / ph, (width + pw - 1) / pw};
+  }
   // Initializes kernels LeCun normal and biases to zero, unlike Mlp::add(), which follows vit.
   Mlp add_mlp(const std::string& name, int64_t features, int64_t hidden) {
     return {Dense::add(*this, name + "/Dense_0", features, hidden, lecun_normal(features)),
@@ -162,7 +172,8 @@ class MlpMixer : public Model {
 
   const MixerShape shape_;
   const double stoch_depth_;
-  Dense stem_;  // kernel (P, P, channels, D)
+  TokenGrid grid_;  // whose positions the token mixing has learned
+  Dense stem_;      // kernel (P, P, channels, D)
   std::vector<Block> blocks_;
   LayerNorm norm_;
   Dense head_;

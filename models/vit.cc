@@ -90,6 +90,10 @@ class Vit : public Model {
  public:
   Vit(const Config& config, const ModelEnv& env);
   at::Tensor forward(const at::Tensor& image, Pass& pass) override;
+  bool takes_size(int64_t height, int64_t width) const override {
+    return height / shape_.patch_height == grid_height_ &&
+           width / shape_.patch_width == grid_width_;
+  }
   TokenGrid position_grid() const override { return {grid_height_, grid_width_}; }
   std::vector<std::string> units() const override { return encoder_.units(); }
 

@@ -40,6 +40,10 @@ class Model : public Module {
   // replaces the values. Throws Error(Exit::usage).
   virtual void fit(const std::function<at::Tensor()>& next) {}
 
+  // Returns whether the model, built for images of ModelEnv's size, also takes images of this size.
+  // False if its weights or its fixed positions belong to places in the image, and images of this
+  // size have other places: forward() may compute nonsense from them without an error.
+  virtual bool takes_size(int64_t height, int64_t width) const { return true; }
   // Returns the grid of the position embedding, learned or fixed; {} for a model without one. A
   // learned one is the parameter "pos_embedding". Weights with another grid are resampled to it.
   virtual TokenGrid position_grid() const { return {}; }

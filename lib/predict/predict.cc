@@ -38,6 +38,7 @@ class Predictor {
     const auto name = config.get<std::string>("model_name");
     model_ = Model::Registry::make(name, config.section("model"), config.place("model_name"), env);
     throw_problems(config);
+    check_size(from, image);
     init_parameters(*model_, 0, std::nullopt);
     if (from.checkpoint) {
       if (from.checkpoint->tensors.contains(fmt::format("buffers/{}", kTargetMean)))
@@ -76,6 +77,21 @@ class Predictor {
       log::warn("preprocessed images have shape {}, but the model was trained on {}",
                 shape_text(image.sizes()), shape_text(from.image));
     }
+  }
+
+  // Throws if the weights belong to other places in the image than the images have. Fixed position
+  // embeddings are computed for the images, and learned ones of a weights file are resampled.
+  void check_size(const PredictModel& from, const at::Tensor& image) const {
+    if (from.image.size() != 3 || model_->takes_size(from.image[0], from.image[1])) return;
+    const Module::Named all = named_parameters(*model_);
+    const bool learned = std::any_of(all.begin(), all.end(),
+                                     [](const auto& one) { return one.first == "pos_embedding"; });
+    const bool adapts = model_->position_grid().size() > 0 && !(from.checkpoint && learned);
+    if (adapts) return;
+    throw Error(Exit::usage, "--pp",
+                fmt::format("gives images of {}, but the model was trained on {} and cannot take "
+                            "them",
+                            shape_text(image.sizes()), shape_text(from.image)));
   }
 
   // Returns the weights file, empty if the weights are in a checkpoint or missing.

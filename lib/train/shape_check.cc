@@ -65,7 +65,8 @@ void ShapeCheck::prediction(const Task& task, const std::string& pred, const Bat
         "them",
         image.size(1), image.size(2), image.size(3), env_.height, env_.width, env_.channels));
   };
-  if (image.size(3) != env_.channels) wrong_size();
+  if (image.size(3) != env_.channels || !model_->takes_size(image.size(1), image.size(2)))
+    wrong_size();
   Pass pass;
   pass.precision = precision_;
   at_place(place, [&] {

@@ -86,5 +86,23 @@ TEST_CASE("tta: outputs are the mean over the forms of the images") {
                     "activation 'pre_logits'; remove tta");
 }
 
+// Takes images of 4x4 only.
+class Fixed : public Pixels {
+ public:
+  bool takes_size(int64_t height, int64_t width) const override {
+    return height == 4 && width == 4;
+  }
+};
+
+TEST_CASE("images of a size that the model does not take are refused") {
+  Fixed model;
+  const auto task = classify();
+  const Predict predict = bind_prediction(*task, "predict", model, Precision::float32);
+  CHECK(predict({{"image", noise({2, 4, 4, 1}, 1)}}, {}).size() == 1);
+  CHECK_THROWS_WITH(predict({{"image", noise({2, 2, 8, 1}, 1)}}, {}),
+                    "error: the images are 2x8, but the model was built for another size and "
+                    "cannot take them; make pp_fn resize them");
+}
+
 }  // namespace
 }  // namespace bv::test

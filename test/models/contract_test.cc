@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "lib/config/load_config.h"
 #include "lib/model/init.h"
@@ -93,6 +94,30 @@ TEST_CASE("each model gives logits and sends a gradient to every parameter") {
       }
     }
   }
+}
+
+TEST_CASE("models whose weights belong to places in the image take no other grid of places") {
+  const std::set<std::string> fixed = {"cnn", "mlp_mixer", "tiny", "vit"};
+  for (const std::string& name : Model::Registry::names()) {
+    INFO(name);
+    const auto model = build(name);
+    init_parameters(*model, 1, std::nullopt);
+    CHECK(model->takes_size(kSize, kSize));
+    for (const auto& [height, width] : {std::pair(kSize / 2, 2 * kSize), {2 * kSize, kSize / 2}}) {
+      CHECK(model->takes_size(height, width) == !fixed.contains(name));
+      // forward() itself does not detect it.
+      Pass pass;
+      const at::Tensor logits = model->forward(at::zeros({1, height, width, 3}), pass);
+      CHECK(logits.sizes() == at::IntArrayRef({1, kClasses}));
+    }
+  }
+  // Pixels outside the whole patches or pools do not count; a mixer pads its images.
+  for (const std::string name : {"cnn", "vit"}) {
+    CHECK(build(name)->takes_size(kSize + 3, kSize + 2));
+    CHECK_FALSE(build(name)->takes_size(kSize - 1, kSize));
+  }
+  CHECK(build("mlp_mixer")->takes_size(kSize - 1, kSize - 7));
+  CHECK_FALSE(build("mlp_mixer")->takes_size(kSize + 1, kSize));
 }
 
 TEST_CASE("each model starts the same from the same seed, and passes repeat with the same bits") {

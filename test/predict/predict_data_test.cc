@@ -5,7 +5,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
+#include "lib/model/init.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/image_files.h"
@@ -58,6 +60,45 @@ TEST_CASE("image files for a model that was trained on arrays need --pp, which t
         line + "\"decode|resize([4, 6])|value_range(-1, 1)\"");
   CHECK(error("", {}) == line + "\"decode|resize(SIZE)\"");
   CHECK(error("decode|resize(4)", {4, 4, 3}) == "");
+}
+
+TEST_CASE("images with as many patches or values in other places are refused") {
+  const TempFolder folder;
+  const std::string wide = folder / "wide.npz";
+  write_npz(wide, {{"image", at::full({3, 4, 16, 1}, 7, at::kByte)}});
+  // Returns the error of a model that was trained on 8x8 images, or "".
+  const auto error = [&](const std::string& name, const std::string& keys) {
+    PredictModel model;
+    model.config = parse_config(fmt::format("model_name: {}\nmodel: {}\nnum_classes: 2\nevals: "
+                                            "{{val: {{pp_fn: 'value_range(-1, 1)'}}}}\n",
+                                            name, keys),
+                                "t.yaml");
+    model.trained = model.config;
+    model.image = {8, 8, 1};
+    const auto trained =
+        Model::Registry::make(name, model.config.section("model"), Place(), ModelEnv{2, 8, 8, 1});
+    init_parameters(*trained, 1, std::nullopt);
+    model.checkpoint.emplace();
+    for (const auto& [path, value] : named_parameters(*trained))
+      model.checkpoint->tensors["params/" + path] = value.detach();
+    for (const auto& [path, value] : named_buffers(*trained))
+      model.checkpoint->tensors["buffers/" + path] = value;
+    PredictRequest request;
+    request.inputs = {wide};
+    request.outputs = {"logits"};
+    return error_of([&] { predict(model, request, [](const PredictedBatch&) {}); });
+  };
+  const std::string refused =
+      "--pp: error: gives images of (4, 16, 1), but the model was trained on (8, 8, 1) and cannot "
+      "take them";
+  CHECK(error("cnn", "{widths: [4], dense: 8}") == refused);
+  CHECK(error("mlp_mixer",
+              "{patch_size: [2, 2], num_blocks: 1, hidden_dim: 8, tokens_mlp_dim: 8, "
+              "channels_mlp_dim: 8}") == refused);
+  CHECK(error("vit", "{variant: mu/2, depth: 1}") == refused);
+  // These positions are computed for the images, and this model has none.
+  CHECK(error("vit", "{variant: mu/2, depth: 1, posemb: sincos2d}") == "");
+  CHECK(error("bit", "{width: 0.5, depth: [1, 1]}") == "");
 }
 
 TEST_CASE("images of different sizes: the error names --pp and the ops") {

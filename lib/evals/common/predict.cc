@@ -45,6 +45,18 @@ Outputs mean_over_forms(const Task& task, const std::string& pred, Model& model,
   return mean;
 }
 
+// An evaluator may have several data sets, and only one of them is checked before the run.
+void check_size(const Model& model, const Batch& batch) {
+  const auto image = batch.find("image");
+  if (image == batch.end() || image->second.dim() != 4) return;  // the task refuses that
+  const int64_t height = image->second.size(1), width = image->second.size(2);
+  if (model.takes_size(height, width)) return;
+  throw Error(Exit::usage, "",
+              fmt::format("the images are {}x{}, but the model was built for another size and "
+                          "cannot take them; make pp_fn resize them",
+                          height, width));
+}
+
 }  // namespace
 
 Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
@@ -52,6 +64,7 @@ Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
   return [&task, pred, &model, precision, tta](const Batch& batch,
                                                const std::vector<std::string>& activations) {
     const c10::NoGradGuard no_grad;
+    check_size(model, batch);
     if (pred == "loss") task.check_values(batch);
     Features features;
     Pass pass;
