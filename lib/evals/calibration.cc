@@ -144,7 +144,8 @@ class Calibration : public Evaluator {
       distance += std::abs(bin.accuracy - bin.confidence);
       bin.confidence /= bin.examples;
       bin.accuracy /= bin.examples;
-      worst = std::max(worst, std::abs(bin.accuracy - bin.confidence));
+      const double gap = std::abs(bin.accuracy - bin.confidence);
+      if (gap > worst || std::isnan(gap)) worst = gap;  // a NaN stays
     }
     emit("ece", distance / all);
     emit("mce", all > 0 ? worst : std::nan(""));

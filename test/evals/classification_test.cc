@@ -164,6 +164,20 @@ TEST_CASE("calibration: bins (lo, hi], ece, mce") {
   CHECK(measure("calibration", input(file, "")).details.at(0).calibration.size() == 15);
 }
 
+TEST_CASE("calibration: the errors and the confidence of a model that predicts NaN are NaN") {
+  const TempFolder folder;
+  for (const int64_t good : {4, 0}) {
+    at::Tensor logits = noise({5, 3}, 6);
+    logits.slice(0, good).fill_(std::nan(""));
+    const at::Tensor labels = at::one_hot(at::arange(5) % 3, 3).to(at::kFloat);
+    const Measured measured = measure("calibration", input(store(folder, logits, labels), ""));
+    for (const char* name : {"ece", "mce", "confidence"}) {
+      INFO(name << ", " << good << " good examples");
+      CHECK(std::isnan(measured.at(name)));
+    }
+  }
+}
+
 TEST_CASE("the calibration error of a calibrated model is near 0; sigmoid; refused keys") {
   const TempFolder folder;
   const int64_t n = 20000;
