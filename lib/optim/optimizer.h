@@ -83,6 +83,8 @@ class Optimizer {
   // parameters, and that of the updates, over the ranges that count. Never waits for the device.
   virtual at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                             const StepScalars& scalars, const at::Tensor* ema) = 0;
+  // Whether update() writes directions over gradients in params.grads().
+  virtual bool replaces_gradients() const { return false; }
 
  protected:
   explicit Optimizer(std::vector<Slot> slots) : slots_(std::move(slots)) {}

@@ -305,8 +305,8 @@ std::string TrainStep::describe_bad(double loss, double squares) const {
 }
 
 // Returns "3 of 14 gradients are not finite, such as that of 'head/kernel'". Returns "" if all
-// gradients are finite, or if anything is sharded.
-std::string TrainStep::bad_gradients() const {
+// gradients are finite, or if anything is sharded. `what` names what params_.grads() holds.
+std::string TrainStep::bad_gradients(const char* what) const {
   if (units_) return "";
   std::string first;
   int64_t bad = 0, all = 0;
@@ -317,7 +317,7 @@ std::string TrainStep::bad_gradients() const {
     if (++bad == 1) first = slice.entry->name;
   }
   if (bad == 0) return "";
-  return fmt::format("{} of {} gradients are not finite, such as that of '{}'", bad, all, first);
+  return fmt::format("{} of {} {} are not finite, such as that of '{}'", bad, all, what, first);
 }
 
 // Returns digest(), (1) int64. Integer sums do not depend on their order.
@@ -358,7 +358,8 @@ void TrainStep::record_non_finite(std::span<const double> values) {
   for (size_t i = 0; i < values.size() && non_finite_.empty(); ++i)
     if (!std::isfinite(values[i])) non_finite_ = kMeasured[i];
   if (non_finite_.empty()) return;
-  const std::string bad = bad_gradients();
+  const std::string bad = bad_gradients(
+      config_.optimizer->replaces_gradients() ? "gradients or update directions" : "gradients");
   first_non_finite_ = fmt::format("first at step {}{}{}", count(), bad.empty() ? "" : ": ", bad);
   if (!on_bad_step_ || told_bad_step_) return;
   // Detected only after the update, because this step did not compute the gradient norm.

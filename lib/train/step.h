@@ -169,7 +169,7 @@ class TrainStep {
   void look_before_update(const StepResult& result);
   std::string describe_bad(double loss, double squares) const;
   bool skip(const StepResult& result, const Views& buffers, bool measure);
-  std::string bad_gradients() const;
+  std::string bad_gradients(const char* what = "gradients") const;
 
   // The state (step_state.cc).
   std::vector<StatePart> state_parts(HostCopies* copies = nullptr) const;

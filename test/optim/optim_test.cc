@@ -369,6 +369,11 @@ TEST_CASE("bad optimizer keys are refused") {
   CHECK_NOTHROW(make("scale_by_adam", "{eps: 0, eps_root: 1e-30}"));
   CHECK_THROWS_WITH(make("muon", "{eps: 1e-46}"),
                     "t.yaml:1:14: error: optax.eps: must be positive in float32, got 1e-46");
+  for (const char* eps : {"0", "1e-46", "-1"}) {
+    CHECK_THROWS_WITH(
+        make("scale_by_adafactor", fmt::format("{{eps: {}}}", eps)),
+        fmt::format("t.yaml:1:14: error: optax.eps: must be positive in float32, got {}", eps));
+  }
   CHECK_THROWS_WITH(
       make("scale_by_adam", "{mu_dtype: bf16}"),
       Catch::Contains("optax.mu_dtype: expected one of float32, bfloat16, got 'bf16'"));

@@ -81,6 +81,22 @@ TEST_CASE("nan: stop says at which step, and where") {
   CHECK(run.step->skipped().empty());
 }
 
+TEST_CASE("directions that an optimizer makes of finite gradients are not called gradients") {
+  // The squares of gradients near 1e25 are infinite in float32, and inf / inf is NaN.
+  TinyRun run("{optax_name: scale_by_adafactor, optax: {min_dim_size_to_factor: 1}, lr: 0.01}");
+  Batch batch = tiny_batch(1);
+  batch.at("image").mul_(1e25);
+  run.step->run(1, batch, /*measure=*/true);
+  for (const auto& [name, value] : run.step->measurements(1)) {
+    INFO(name);
+    CHECK(std::isfinite(value) == (name != "l2_updates" && name != "l2_params"));
+  }
+  CHECK(run.step->non_finite() == "l2_updates");
+  CHECK_THAT(run.step->first_non_finite(),
+             Catch::Matches("first at step 1: [1-4] of 4 gradients or update directions are not "
+                            "finite, such as that of '(body|head)/kernel'"));
+}
+
 TEST_CASE("wrong values of nan and nan_limit") {
   const auto fault = [](const std::string& keys) {
     return error_of([&] { TinyRun run("{optax_name: sgd, lr: 1, " + keys + "}"); });

@@ -173,6 +173,8 @@ class Muon : public Optimizer {
     list_work();
   }
 
+  bool replaces_gradients() const override { return true; }
+
   RuleNumbers rule_numbers(int64_t count) const override { return adam_numbers(b1_, b2_, count); }
 
   at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,

@@ -56,7 +56,7 @@ constexpr KeyText kKeys[] = {
     {"dtype_momentum", "'float32' | 'bfloat16'", "bfloat16",
      "Data type of the stored average update. `float32` doubles its memory, by 2 bytes per weight, "
      "and is more precise."},
-    {"eps", "float >= 0", "1e-30",
+    {"eps", "float > 0", "1e-30",
      "Added to squared gradients, so that a gradient of zero does not divide by zero."}};
 const KeyTable short_name_keys("optax: scale_by_adafactor", kText, {}, kKeys);
 const KeyTable full_name_keys("optax: big_vision.scale_by_adafactor", kText, {}, kKeys);
@@ -152,6 +152,8 @@ class ScaleByAdafactor : public Optimizer {
     }
   }
 
+  bool replaces_gradients() const override { return true; }
+
   Named other_state() const override {
     Named all;
     for (const Moments& m : moments_) {
@@ -228,7 +230,8 @@ class ScaleByAdafactor : public Optimizer {
     need(decay_rate_ > 0, "decay_rate", "must be positive");
     need(beta2_cap_ > 0 && beta2_cap_ < 1, "beta2_cap", "must be between 0 and 1");
     need(!threshold_ || *threshold_ > 0, "clipping_threshold", "must be positive");
-    need(eps_ >= 0, "eps", "must not be negative");
+    if (!(static_cast<float>(eps_) > 0))
+      config.problem("eps", fmt::format("must be positive in float32, got {}", eps_));
   }
 
   Moments moments_of(const FlatParams::Entry& entry, const at::TensorOptions& options) const {
