@@ -22,7 +22,9 @@ namespace bv {
 // Activations of a model by name: "pre_logits", "encoder/block00/+sa".
 using Features = std::map<std::string, at::Tensor>;
 
-// The type in which matmuls and convolutions compute. Everything else is float32.
+// The type in which matmuls and convolutions compute. Activations between them have it too, except
+// that residual streams are float32 (not in resnet_cifar, nor in a vit with dtype_mm: bfloat16).
+// Logits and the statistics of norms are float32.
 enum class Precision { float32, bf16 };
 
 struct Pass {

@@ -130,9 +130,11 @@ const KeyTable run_keys(
       "machine with the same numbers of threads and processes, otherwise up to rounding. Train "
       "with several seeds to see how much the results vary."},
      {"precision", "'auto' | 'float32' | 'bf16'", "auto",
-      "Precision of matrix multiplications and convolutions. Everything else is always float32. "
-      "`bf16` needs less memory. It is faster on GPUs, Intel CPUs with AMX and AMD CPUs with bf16 "
-      "instructions, and slower on other CPUs. `auto` uses it where it is faster.",
+      "Precision of matrix multiplications and convolutions. With `bf16` the activations between "
+      "them are bfloat16 too, except the sums to which residual branches are added; in "
+      "`resnet_cifar` also these. Weights, their gradients, statistics of norms and the loss are "
+      "always float32. `bf16` needs less memory. It is faster on GPUs, Intel CPUs with AMX and AMD "
+      "CPUs with bf16 instructions, and slower on other CPUs. `auto` uses it where it is faster.",
       "", "-"},
      {"deterministic", "'auto' | 'true' | 'false'", "auto",
       "Whether results on GPUs are reproducible bit for bit. A continued run then equals an "

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
 
 #include "lib/config/load_config.h"
@@ -92,6 +93,33 @@ TEST_CASE("each model gives logits and sends a gradient to every parameter") {
         // The gradient of a bias that adds a constant to all keys of a softmax is rounding noise.
         if (!path.ends_with("key/bias")) CHECK(parameter.grad().abs().max().item<double>() > 0);
       }
+    }
+  }
+}
+
+// The help text of the key `precision`.
+TEST_CASE("in bf16 residual streams are float32, but not in resnet_cifar") {
+  const std::map<std::string, std::pair<std::string, at::ScalarType>> kept = {
+      {"vit", {"encoder/block00/+mlp", at::kFloat}},
+      {"flexi_vit", {"encoder/block00/+mlp", at::kFloat}},
+      {"mlp_mixer", {"block_0", at::kFloat}},
+      {"bit", {"stage1", at::kFloat}},
+      {"bit_paper", {"stage1/unit01", at::kFloat}},
+      {"resnet_cifar", {"stage1", at::kBFloat16}},
+      {"cnn", {"conv_0", at::kBFloat16}}};
+  for (const auto& [name, expected] : kept) {
+    INFO(name);
+    const auto model = build(name);
+    start(*model, 1);
+    Features features;
+    Pass pass;
+    pass.precision = Precision::bf16;
+    pass.features = &features;
+    model->forward(images(), pass);
+    CHECK(features.at(expected.first).scalar_type() == expected.second);
+    for (const auto& [path, parameter] : named_parameters(*model)) {
+      INFO(path);
+      CHECK(parameter.scalar_type() == at::kFloat);
     }
   }
 }
