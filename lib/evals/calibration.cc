@@ -1,7 +1,8 @@
 // calibration: how far a classifier's confidence is from its accuracy (Guo et al., "On calibration
 // of modern neural networks", ICML 2017). Examples are grouped into equal-width bins (lo, hi] by
 // the probability of the highest logit. A class with the largest label is the right one, so soft
-// labels count as in `class_metrics`. big_vision has no such evaluator.
+// labels count as in `class_metrics`, except that in a tie each of the classes is right. big_vision
+// has no such evaluator.
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -31,7 +32,9 @@ const KeyTable keys(
     {{"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as made by the op `onehot`. The "
       "class with the largest label is the right one, also with soft labels; of several equal "
-      "ones each is right. Examples without any class do not count."},
+      "ones each is right. Examples without any class do not count: their labels are equal, below "
+      "1 "
+      "and do not add up to 1."},
      {"bins", "int 1..10000", "15",
       "Number of bins of equal width between probabilities 0 and 1. More bins show more detail but "
       "need more examples: the noise of bins with few examples increases `ece` and `mce`."},
@@ -99,10 +102,13 @@ class Calibration : public Evaluator {
     const at::Tensor sure = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).gather(1, guess);
     const at::Tensor right = labels.amax(1), guessed = labels.gather(1, guess);
     // An example without a class has equal labels: all 0, or all the same small value after
-    // smoothing.
+    // smoothing. Fractions that add up to 1 are a tie of all classes.
     at::Tensor without = right.eq(0);
-    if (labels.size(1) > 1)
-      without = without.logical_or(right.eq(labels.amin(1)).logical_and(right.lt(1)));
+    if (labels.size(1) > 1) {
+      const at::Tensor tie = labels.sum(1).sub(1).abs().le(kShareTolerance);
+      without = without.logical_or(
+          right.eq(labels.amin(1)).logical_and(right.lt(1)).logical_and(tie.logical_not()));
+    }
     for (int64_t i = 0; i < mask.size(0); ++i) {
       const float most = right.const_data_ptr<float>()[i];
       if (!mask.const_data_ptr<bool>()[i] || without.const_data_ptr<bool>()[i]) continue;

@@ -69,7 +69,6 @@ const KeyTable keys(
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr double kNotComputed = 0;
-constexpr double kShareTolerance = 1e-3;  // labels may come from float16 or from text
 
 enum class Figure {
   accuracy,

@@ -198,6 +198,11 @@ TEST_CASE("the calibration error of a calibrated model is near 0; sigmoid; refus
   const std::string without = store(folder, at::cat({logits, logits}),
                                     at::cat({soft + (1 - sure) / 3, at::full({n, 4}, 0.01)}));
   CHECK(measure("calibration", input(without, "batch_size: 512")).at("ece") == measured.at("ece"));
+  // Equal fractions that add up to 1 are a tie, in which each guess is right.
+  const std::string ties = store(folder, at::cat({logits, logits}),
+                                 at::cat({soft + (1 - sure) / 3, at::full({n, 4}, 0.25)}));
+  CHECK(measure("calibration", input(ties, "batch_size: 512")).at("prec@1") ==
+        Approx((measured.at("prec@1") + 1) / 2));
   CHECK(measure("calibration", input(file, "batch_size: 512, probabilities: sigmoid")).at("ece") >
         0.05);
   CHECK_THAT(refusal("calibration", input(file, "bins: 0")),

@@ -11,6 +11,10 @@
 
 namespace bv {
 
+// How much the sum of an example's class fractions may differ from 1: they may come from float16 or
+// from text.
+inline constexpr double kShareTolerance = 1e-3;
+
 // Returns the dense labels under `key` as (n, classes) float32. Throws if there are none.
 at::Tensor dense_labels(const Batch& batch, const std::string& key, const std::string& evaluator);
 // Returns the class numbers under `key` as (n) int64. Throws if there is not one integer per
