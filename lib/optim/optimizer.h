@@ -59,7 +59,8 @@ class Optimizer {
     at::Tensor flat = {};  // (FlatParams::state_size())
   };
   const std::vector<Slot>& slots() const { return slots_; }
-  // Returns state of other shapes, by name below opt/ in a checkpoint: "v_row/<parameter>".
+  // Returns float32 state of other shapes, which every rank holds as a whole, by name below opt/ in
+  // a checkpoint: "v_row/<parameter>".
   using Named = std::vector<std::pair<std::string, at::Tensor>>;
   virtual Named other_state() const { return {}; }
 

@@ -327,6 +327,8 @@ at::Tensor TrainStep::digest_on_device() const {
     if (flat.numel() > 0) sum.add_(flat.view(at::kLong).sum());
   };
   for (const at::Tensor& range : params_.replicated_data()) add(range);
+  for (const auto& [name, tensor] : config_.optimizer->other_state())
+    sum.add_(tensor.view(at::kInt).sum());  // float32 of any number and strides
   if (units_) return sum;
   for (const Optimizer::Slot& slot : config_.optimizer->slots()) add(slot.flat);
   if (config_.ema_decay) add(ema_);
