@@ -144,6 +144,19 @@ void check_evaluators(const Workdir& rows, const std::string& evals) {
   }
 }
 
+// Throws if the folder holds a run or a config of the user, whose files the rows would replace.
+void check_output(const Workdir& rows) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Exit::usage, rows.dir(), what + "; choose another folder with --output");
+  };
+  for (const std::string& path : {rows.run_json(), rows.ckpt().path()}) {
+    if (file_exists(path)) refuse(fmt::format("is the folder of a run: {} exists", path));
+  }
+  const auto before = read_file_if_any(rows.config());
+  if (before && !nlohmann::json::parse(*before, nullptr, /*allow_exceptions=*/false).is_object())
+    refuse("has a config.yaml that bvtrain eval did not write");
+}
+
 void check_request(const EvaluateRequest& request, const std::string& output) {
   check_overrides(request);
   refuse_remote_path(request.workdir);
@@ -152,6 +165,7 @@ void check_request(const EvaluateRequest& request, const std::string& output) {
   std::error_code none;
   if (std::filesystem::equivalent(output, request.workdir, none))
     throw Error(Exit::usage, "--output " + output, "is the folder of the run itself");
+  check_output(Workdir(output));
   if (!request.config.empty()) load_config(request.config, {});  // before waiting
 }
 

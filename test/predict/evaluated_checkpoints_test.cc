@@ -52,6 +52,28 @@ TEST_CASE("the identity of a checkpoint is that of its manifest") {
   CHECK(EvaluatedCheckpoints::identity(dir.path()) != first);
 }
 
+TEST_CASE("an evaluation leaves the folders of runs and the configs of users alone") {
+  const TempFolder dir;
+  dir.make("run");
+  const EvaluateRequest request = {dir / "run"};
+  const auto refusal = [&](const std::string& output) {
+    return error_of([&] { evaluate_new_checkpoints(request, dir / output); });
+  };
+  const std::string hint = "; choose another folder with --output";
+  for (const std::string& path : {"a/run.json", "b/ckpt/LAST"}) {
+    dir.write(path, "x");
+    const std::string folder = path.substr(0, 1), name = path == "a/run.json" ? "run.json" : "ckpt";
+    CHECK(refusal(folder) == dir / folder + ": error: is the folder of a run: " + dir / folder +
+                                 "/" + name + " exists" + hint);
+  }
+  const std::string config = dir.write("c/config.yaml", "lr: 0.1\n");
+  CHECK(refusal("c") ==
+        dir / "c" + ": error: has a config.yaml that bvtrain eval did not write" + hint);
+  CHECK(read_text(config) == "lr: 0.1\n");
+  dir.write("d/config.yaml", "{\"test\":{}}\n");
+  CHECK(refusal("d").empty());
+}
+
 TEST_CASE("an evaluation that follows a run gives up some time after the run has failed") {
   const TempFolder dir;
   dir.write("run/result.json", R"({"exit_code": 5})");
