@@ -20,7 +20,7 @@
 //     log/rank-<r>.log
 //     trace/rank-<r>.json       profiles
 //     eval/                     what `bvtrain eval` writes: metrics.jsonl, tb/, report.html, .lock
-//       evaluated.json          which checkpoint each row of metrics.jsonl describes
+//       evaluated.json          which run the rows of metrics.jsonl describe, and which checkpoints
 //     post-mortem/step-<n>/     a step with values that are not finite (lib/train/bad_step.h):
 //                               report.json, batch.npz, and in weights/ the weights before it
 //     ckpt/

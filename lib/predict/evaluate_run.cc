@@ -144,6 +144,15 @@ void check_evaluators(const Workdir& rows, const std::string& evals) {
   }
 }
 
+// Throws if the folder has rows of another run.
+void check_run(const Workdir& rows, const EvaluatedCheckpoints& done, const RunOfRows& run) {
+  if (!done.run() || is_same_run(*done.run(), run)) return;
+  throw Error(Exit::usage, rows.dir(),
+              fmt::format("has rows of the run in {}; choose another folder with --output, or move "
+                          "this one away",
+                          done.run()->workdir));
+}
+
 // Throws if the folder holds a run or a config of the user, whose files the rows would replace.
 void check_output(const Workdir& rows) {
   const auto refuse = [&](const std::string& what) {
@@ -178,6 +187,9 @@ class NewCheckpoints {
     std::set<int64_t> steps;
     for_each_row(rows_.metrics(), [&](int64_t step, const Row&) { steps.insert(step); });
     done_.emplace(rows_.evaluated(), std::move(steps));
+    const RunOfRows run = run_of_rows(run_.dir());
+    if (!in_run()) check_run(rows_, *done_, run);
+    done_->set_run(run);
     metrics_.emplace(open_rows(rows_, request.workdir, kAllStay));
   }
 
@@ -219,6 +231,8 @@ class NewCheckpoints {
       return false;
     }
     build(*checkpoint);
+    // It may have started after this process.
+    if (done_->run()->first_started.empty()) done_->set_run(run_of_rows(run_.dir()));
     if (done_->last_row() >= 0) check_evaluators(rows_, evaluators_->evals());
     if (read_file_if_any(rows_.config()) != evaluators_->evals())
       write_file_atomically(rows_.config(), evaluators_->evals());
@@ -251,12 +265,16 @@ class NewCheckpoints {
     best_.reset();
   }
 
+  // Returns whether the rows are in the folder of the run, with which they are moved and copied.
+  bool in_run() const {
+    std::error_code none;
+    return std::filesystem::equivalent(rows_.dir(), run_.evaluation(), none);
+  }
+
   // Two processes must not keep the same ckpt/best, and only one at a time writes to the folder of
   // the run.
   std::vector<BestSeries> best_series() const {
-    std::error_code none;
-    if (std::filesystem::equivalent(rows_.dir(), run_.evaluation(), none))
-      return evaluators_->best();
+    if (in_run()) return evaluators_->best();
     if (!evaluators_->best().empty())
       log::info("The rows go to {}, so no best checkpoint is kept; leave out --output to keep it",
                 rows_.dir());

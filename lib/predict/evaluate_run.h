@@ -28,7 +28,7 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
 // run deletes meanwhile, or that is damaged, is skipped with a warning. If a step that has a row
 // was saved again, because the run went back or started over, the rows from that step on are
-// replaced. `output` must not have rows of other evaluators, or files of a run.
+// replaced. `output` must not have rows of other evaluators or of another run, or files of a run.
 //
 // Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
 // Error(Exit::usage) also if all were skipped, Error(Exit::storage), and with request.follow

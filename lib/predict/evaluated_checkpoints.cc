@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/workdir.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/json_text.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/rng.h"
 
@@ -16,8 +20,38 @@ namespace bv {
 namespace {
 
 constexpr const char* kRemoved = "removed";  // the identity of no checkpoint
+constexpr const char* kRun = "run";          // the key of the run; the other keys are steps
+
+// Returns the run that an entry of the record names; nullopt if it names none.
+std::optional<RunOfRows> named_run(const nlohmann::json& entry) {
+  RunOfRows run;
+  for (const auto& [key, text] :
+       {std::pair{"workdir", &run.workdir}, {"first_started", &run.first_started}}) {
+    if (!entry.is_object() || !entry.contains(key) || !entry.at(key).is_string())
+      return std::nullopt;
+    *text = entry.at(key).get<std::string>();
+  }
+  return run;
+}
 
 }  // namespace
+
+RunOfRows run_of_rows(const std::string& workdir) {
+  std::error_code none;
+  const std::filesystem::path whole = std::filesystem::absolute(workdir, none);
+  const std::filesystem::path path = std::filesystem::weakly_canonical(whole, none);
+  const nlohmann::json run = peek_run_json(Workdir(workdir).run_json());
+  return {(none ? whole : path).string(), run.value("first_started", std::string())};
+}
+
+bool is_same_run(const RunOfRows& before, const RunOfRows& now) {
+  if (before.workdir == now.workdir) return true;
+  std::error_code none;
+  // A copy of the workdir is another run: both may go on.
+  return before.first_started == now.first_started &&
+         (!file_exists(before.workdir) ||
+          std::filesystem::equivalent(before.workdir, now.workdir, none));
+}
 
 EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> rows)
     : file_(std::move(file)), rows_(std::move(rows)) {
@@ -26,11 +60,17 @@ EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> r
   const auto record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   bool sound = record.is_object();
   for (auto entry = record.begin(); sound && entry != record.end(); ++entry) {
+    if (entry.key() == kRun) {
+      run_ = named_run(*entry);
+      sound = run_.has_value();
+      continue;
+    }
     const auto step = parse_count(entry.key());
     sound = step && entry->is_string();
     if (sound) identities_[*step] = entry->get<std::string>();
   }
   if (!sound) identities_.clear();
+  if (!sound) run_.reset();
   if (!sound) log::warn("{}: is damaged, so it is ignored", file_);
 }
 
@@ -64,8 +104,9 @@ void EvaluatedCheckpoints::remove_from(int64_t step) {
 
 void EvaluatedCheckpoints::write() const {
   nlohmann::ordered_json record = nlohmann::ordered_json::object();
+  if (run_) record[kRun] = {{"workdir", run_->workdir}, {"first_started", run_->first_started}};
   for (const auto& [each, text] : identities_) record[std::to_string(each)] = text;
-  write_file_atomically(file_, record.dump(0) + "\n");
+  write_file_atomically(file_, json_text(record, 0) + "\n");
 }
 
 }  // namespace bv

@@ -7,8 +7,20 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace bv {
+
+// The run whose checkpoints the rows describe.
+struct RunOfRows {
+  std::string workdir;        // its folder, as an absolute path
+  std::string first_started;  // of run.json; empty: not known
+};
+// Returns the run in a folder. It need not exist yet.
+RunOfRows run_of_rows(const std::string& workdir);
+// Returns whether they are one run. Its folder may have been moved, and the run may have started
+// over in its folder.
+bool is_same_run(const RunOfRows& before, const RunOfRows& now);
 
 class EvaluatedCheckpoints {
  public:
@@ -16,6 +28,11 @@ class EvaluatedCheckpoints {
   // file counts as missing, with a warning. So does a file without rows, but silently: the user has
   // removed the rows. Throws Error(Exit::usage) if it cannot be read.
   EvaluatedCheckpoints(std::string file, std::set<int64_t> rows);
+
+  // Returns the run that the record names; nullopt if it names none.
+  const std::optional<RunOfRows>& run() const { return run_; }
+  // Sets the run that the next call of add() or remove_from() records.
+  void set_run(RunOfRows run) { run_ = std::move(run); }
 
   // Returns what identifies the checkpoint in `folder`: a hash of its manifest. nullopt if there is
   // no manifest.
@@ -37,6 +54,7 @@ class EvaluatedCheckpoints {
   void write() const;
 
   const std::string file_;
+  std::optional<RunOfRows> run_;
   std::set<int64_t> rows_;
   std::map<int64_t, std::string> identities_;
 };

@@ -42,6 +42,43 @@ TEST_CASE("a checkpoint that was saved anew has no row") {
   CHECK(EvaluatedCheckpoints(file, {5}).contains(5, "any"));
 }
 
+TEST_CASE("a folder of rows belongs to one run, also after its folder was moved") {
+  const TempFolder dir;
+  const auto started = [](const std::string& when) {
+    return R"({"first_started": ")" + when + "\"}";
+  };
+  dir.write("a/run.json", started("monday"));
+  dir.write("b/run.json", started("monday"));  // another run of the same second
+  dir.write("rows/metrics.jsonl", "{\"step\": 5, \"test/loss\": 1}\n");
+  const std::string record = dir / "rows/evaluated.json";
+  EvaluatedCheckpoints done(record, {5});
+  CHECK_FALSE(done.run());  // a record of before names none
+  done.set_run(run_of_rows(dir / "a"));
+  done.add(5, "x", /*has_row=*/true);
+  const EvaluatedCheckpoints later(record, {5});
+  CHECK(later.contains(5, "x"));
+  REQUIRE(later.run());
+  CHECK(later.run()->first_started == "monday");
+
+  const auto refusal = [&](const std::string& run) {
+    return error_of([&] { evaluate_new_checkpoints({dir / run}, dir / "rows"); });
+  };
+  const std::string rows = read_text(dir / "rows/metrics.jsonl");
+  CHECK(refusal("a").empty());
+  CHECK(refusal("b") == dir / "rows" + ": error: has rows of the run in " + later.run()->workdir +
+                            "; choose another folder with --output, or move this one away");
+  CHECK(read_text(dir / "rows/metrics.jsonl") == rows);
+  std::filesystem::rename(dir / "a", dir / "moved");
+  CHECK(refusal("moved").empty());
+  dir.write("c/run.json", started("tuesday"));
+  CHECK_FALSE(refusal("c").empty());
+  dir.write("a/run.json", started("tuesday"));  // started over
+  CHECK(refusal("a").empty());
+
+  write(record, R"({"5": "x", "run": {"workdir": 1}})");
+  CHECK_FALSE(EvaluatedCheckpoints(record, {5}).run());
+}
+
 TEST_CASE("the identity of a checkpoint is that of its manifest") {
   const TempFolder dir;
   CHECK_FALSE(EvaluatedCheckpoints::identity(dir.path()));
@@ -60,7 +97,7 @@ TEST_CASE("an evaluation leaves the folders of runs and the configs of users alo
     return error_of([&] { evaluate_new_checkpoints(request, dir / output); });
   };
   const std::string hint = "; choose another folder with --output";
-  for (const std::string& path : {"a/run.json", "b/ckpt/LAST"}) {
+  for (const std::string path : {"a/run.json", "b/ckpt/LAST"}) {
     dir.write(path, "x");
     const std::string folder = path.substr(0, 1), name = path == "a/run.json" ? "run.json" : "ckpt";
     CHECK(refusal(folder) == dir / folder + ": error: is the folder of a run: " + dir / folder +
