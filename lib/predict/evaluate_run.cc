@@ -2,8 +2,8 @@
 
 #include <chrono>
 #include <filesystem>
-#include <iterator>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -14,11 +14,11 @@
 #include "lib/device/large_blocks.h"
 #include "lib/predict/evaluated_best.h"
 #include "lib/predict/evaluated_checkpoints.h"
+#include "lib/predict/row_evaluators.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/report/metric_file.h"
 #include "lib/report/metric_writer.h"
-#include "lib/train/keys.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/signals.h"
@@ -108,42 +108,6 @@ std::optional<Restored> read_weights_of(const std::string& folder) {
   }
 }
 
-// Returns the evaluators without the keys that do not affect what they measure.
-nlohmann::json essence(const std::string& evals) {
-  nlohmann::json all = nlohmann::json::parse(evals, nullptr, /*allow_exceptions=*/false);
-  if (!all.is_object()) return {};
-  for (auto evaluator = all.begin(); evaluator != all.end(); ++evaluator) {
-    if (!evaluator->is_object()) continue;
-    for (auto key = evaluator->begin(); key != evaluator->end();) {
-      const bool left_out = is_harmless("evals." + evaluator.key() + "." + key.key());
-      key = left_out ? evaluator->erase(key) : std::next(key);
-    }
-  }
-  return all;
-}
-
-// Returns whether the rows of two sets of evaluators can share a file: evaluators with the same
-// name measure the same, and one set includes the other.
-bool fit(const nlohmann::json& a, const nlohmann::json& b) {
-  size_t common = 0;
-  for (const auto& [name, keys] : a.items()) {
-    if (!b.contains(name)) continue;
-    if (b.at(name) != keys) return false;
-    ++common;
-  }
-  return common == std::min(a.size(), b.size());
-}
-
-// Throws if the folder has rows of other evaluators.
-void check_evaluators(const Workdir& rows, const std::string& evals) {
-  const auto before = read_file_if_any(rows.config());
-  if (before && !fit(essence(*before), essence(evals))) {
-    throw Error(Exit::usage, rows.dir(),
-                "has rows of other evaluators; choose another folder with --output, or move this "
-                "one away");
-  }
-}
-
 // Throws if the folder has rows of another run.
 void check_run(const Workdir& rows, const EvaluatedCheckpoints& done, const RunOfRows& run) {
   if (!done.run() || is_same_run(*done.run(), run)) return;
@@ -218,7 +182,7 @@ class NewCheckpoints {
     if (!newest) return;
     const TensorsFromMalloc memory;
     if (!request_.config.empty() || !request_.overrides.empty()) build(*newest);
-    if (done_->last_row() >= 0) check_evaluators(rows_, evaluators_of(request_, *newest));
+    if (done_->last_row() >= 0) add_to_row_evaluators(rows_, evaluators_of(request_, *newest));
   }
 
   // Returns false, after a warning, if the checkpoint cannot be used.
@@ -233,9 +197,9 @@ class NewCheckpoints {
     build(*checkpoint);
     // It may have started after this process.
     if (done_->run()->first_started.empty()) done_->set_run(run_of_rows(run_.dir()));
-    if (done_->last_row() >= 0) check_evaluators(rows_, evaluators_->evals());
-    if (read_file_if_any(rows_.config()) != evaluators_->evals())
-      write_file_atomically(rows_.config(), evaluators_->evals());
+    std::string evals = evaluators_->evals();
+    if (done_->last_row() >= 0) evals = add_to_row_evaluators(rows_, evals);
+    if (read_file_if_any(rows_.config()) != evals) write_file_atomically(rows_.config(), evals);
     if (found.step <= done_->last_row()) drop_rows_from(found.step);
     if (!best_) {
       best_.emplace(run_, best_series(), rows_.metrics(), *done_);
