@@ -161,15 +161,15 @@ class NewCheckpoints {
   int64_t evaluate() {
     if (request_.follow && run_.ckpt().steps().empty())
       log::info("Waiting for the first checkpoint in {}", run_.ckpt().path());
-    if (list_new(run_.ckpt(), *done_).empty()) check_rows();
-    int64_t evaluated = 0, passed = 0;
+    int64_t evaluated = evaluate(list_new(run_.ckpt(), *done_));
+    if (evaluated == 0) check_rows();
     while (true) {
       const std::vector<FoundCheckpoint> found = await_new(run_, *done_, request_);
       if (found.empty()) break;
-      for (const FoundCheckpoint& each : found) ++(evaluate(each) ? evaluated : passed);
+      evaluated += evaluate(found);
     }
     metrics_->close();
-    if (passed > 0 && evaluated == 0)
+    if (done_->has_skipped() && done_->last_row() < 0)
       throw Error(Exit::usage, run_.ckpt().path(), "no checkpoint here could be evaluated");
     return evaluated;
   }
@@ -185,13 +185,26 @@ class NewCheckpoints {
     if (done_->last_row() >= 0) add_to_row_evaluators(rows_, evaluators_of(request_, *newest));
   }
 
+  // Returns the number of checkpoints that were evaluated. Stops after one whose evaluation has
+  // dropped rows: more checkpoints are new then.
+  int64_t evaluate(const std::vector<FoundCheckpoint>& found) {
+    int64_t evaluated = 0;
+    for (const FoundCheckpoint& each : found) {
+      const bool drops_rows = each.step <= done_->last_row();
+      if (!evaluate(each)) continue;
+      ++evaluated;
+      if (drops_rows) break;
+    }
+    return evaluated;
+  }
+
   // Returns false, after a warning, if the checkpoint cannot be used.
   bool evaluate(const FoundCheckpoint& found) {
     const TensorsFromMalloc memory;
     if (best_) best_->hold(found.step);  // before it is read: the run may delete it at any time
     const std::optional<Restored> checkpoint = read_weights_of(run_.ckpt().step(found.step));
     if (!checkpoint) {
-      done_->add(found.step, found.identity, /*has_row=*/false);
+      done_->skip(found.step, found.identity);
       return false;
     }
     build(*checkpoint);
@@ -212,15 +225,16 @@ class NewCheckpoints {
     metrics_->write_report();
     metrics_->end_row();
     metrics_->flush();
-    done_->add(found.step, found.identity, /*has_row=*/true);
+    done_->add(found.step, found.identity);
     return true;
   }
 
-  // The run has saved this step again: it went back to an earlier checkpoint, or started over.
+  // The run has saved this step again: it went back to an earlier checkpoint, or started over. Or
+  // the step has no row, and its checkpoint could not be read before.
   void drop_rows_from(int64_t step) {
-    log::warn(
-        "{}: step {} was saved again after its evaluation; the rows from there on are replaced",
-        rows_.metrics(), step);
+    log::warn("{}: step {} {}; the rows from there on are replaced", rows_.metrics(), step,
+              done_->has_row(step) ? "was saved again after its evaluation"
+                                   : "is evaluated after later steps");
     EvaluatedBest::put_aside_from(run_, best_series(), step);  // first: it follows from the rows
     done_->remove_from(step);  // before the rows: a later start then drops what is left of them
     metrics_->close();

@@ -26,13 +26,15 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 // Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for
 // it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
-// run deletes meanwhile, or that is damaged, is skipped with a warning. If a step that has a row
-// was saved again, because the run went back or started over, the rows from that step on are
-// replaced. `output` must not have rows of other evaluators or of another run, or files of a run.
+// run deletes meanwhile, or that is damaged, is skipped with a warning; the next call
+// tries it again. If a step that has a row was saved again, because the run went back or started
+// over, the rows from that step on are replaced. So are the rows after a step that has none.
+// `output` must not have rows of other evaluators or of another run, or files of a run.
 //
 // Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
-// Error(Exit::usage) also if all were skipped, Error(Exit::storage), and with request.follow
-// Error(Exit::peer) if the run failed: at once with code 2 or 4, otherwise after request.patience.
+// Error(Exit::usage) also if there is no row because all were skipped, Error(Exit::storage), and
+// with request.follow Error(Exit::peer) if the run failed: at once with code 2 or 4, otherwise after
+// request.patience.
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

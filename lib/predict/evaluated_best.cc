@@ -118,8 +118,8 @@ void EvaluatedBest::put_aside_from(const Workdir& run, const std::vector<BestSer
     const auto found = read_best(folder);
     if (!found || found->step < step) continue;
     const std::string aside = put_best_aside(folder, found->step);
-    log::warn("{} is of step {}, which the run has trained again; it is {} now", folder,
-              found->step, aside);
+    log::warn("{} is of step {}, which is evaluated again; it is {} now", folder, found->step,
+              aside);
   }
 }
 

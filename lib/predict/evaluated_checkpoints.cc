@@ -84,12 +84,14 @@ std::optional<std::string> EvaluatedCheckpoints::identity(const std::string& fol
 }
 
 bool EvaluatedCheckpoints::contains(int64_t step, const std::string& identity) const {
+  const auto skipped = skipped_.find(step);
+  if (skipped != skipped_.end() && skipped->second == identity) return true;
   const auto found = identities_.find(step);
-  return found == identities_.end() ? rows_.contains(step) : found->second == identity;
+  return rows_.contains(step) && (found == identities_.end() || found->second == identity);
 }
 
-void EvaluatedCheckpoints::add(int64_t step, const std::string& identity, bool has_row) {
-  if (has_row) rows_.insert(step);
+void EvaluatedCheckpoints::add(int64_t step, const std::string& identity) {
+  rows_.insert(step);
   identities_[step] = identity;
   write();
 }

@@ -38,14 +38,18 @@ class EvaluatedCheckpoints {
   // no manifest.
   static std::optional<std::string> identity(const std::string& folder);
 
-  // Returns whether the checkpoint has a row, or was skipped. Without a record, any checkpoint of a
-  // step that has a row counts as evaluated.
+  // Returns whether the checkpoint has a row, or was skipped by this process. Without a record, any
+  // checkpoint of a step that has a row counts as evaluated.
   bool contains(int64_t step, const std::string& identity) const;
+  bool has_row(int64_t step) const { return rows_.contains(step); }
   // Returns the step of the last row; -1 if there is none.
   int64_t last_row() const { return rows_.empty() ? -1 : *rows_.rbegin(); }
-  // Records that the checkpoint has a row now, or that it has none because it cannot be used.
-  // Throws Error(Exit::storage).
-  void add(int64_t step, const std::string& identity, bool has_row);
+  // Records that the checkpoint has a row now. Throws Error(Exit::storage).
+  void add(int64_t step, const std::string& identity);
+  // Remembers in this process that the checkpoint cannot be used. This is not recorded in the file:
+  // a later process may be able to read it, for example after a copy is complete.
+  void skip(int64_t step, const std::string& identity) { skipped_[step] = identity; }
+  bool has_skipped() const { return !skipped_.empty(); }
   // Records that `step` and all later ones are to be evaluated again: their checkpoints no longer
   // count as evaluated, even if a row of theirs is left. Throws Error(Exit::storage).
   void remove_from(int64_t step);
@@ -57,6 +61,7 @@ class EvaluatedCheckpoints {
   std::optional<RunOfRows> run_;
   std::set<int64_t> rows_;
   std::map<int64_t, std::string> identities_;
+  std::map<int64_t, std::string> skipped_;
 };
 
 }  // namespace bv

@@ -110,7 +110,9 @@ TEST_CASE("bvtrain eval passes over a checkpoint that the run deletes meanwhile"
 TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes no sense") {
   const EvaluatedRun f;
   REQUIRE(f.train().code == 0);
-  fs::resize_file(f.workdir + "/ckpt/step-10/state-00000-of-00001.safetensors", 1000);
+  const std::string state = f.step(10) + "/state-00000-of-00001.safetensors";
+  const std::string whole = read_text(state);
+  fs::resize_file(state, 1000);
   const Finished evaluated = f.evaluate();
   INFO(evaluated.err);
   CHECK(evaluated.code == 0);
@@ -156,6 +158,12 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   CHECK(metric_rows(f.dir / "half").back().contains("half/loss"));
   REQUIRE(f.train({"--accept-changes", "--set", "total_steps=25"}).code == 0);
   CHECK(f.evaluate({"--config", f.dir / "more.yaml"}).err.ends_with(others));
+  // The file is whole again, as after a copy.
+  write(state, whole);
+  const Finished late = f.evaluate();
+  INFO(late.err);
+  CHECK(contains(late.err, "step 10 is evaluated after later steps; the rows from there on are "));
+  CHECK(contains(late.err, "Evaluated 4 checkpoints"));
   CHECK(f.evaluate({"--config", f.dir / "no.yaml"}).code == 2);
   CHECK(contains(f.evaluate({"--output", f.workdir}).err, "is the folder of the run itself"));
 
