@@ -178,9 +178,8 @@ void check_metric_names(const Config& evals, const std::vector<EvalJob>& jobs) {
 
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners) {
-  // "z/" and "y/" are also common evaluator prefixes.
-  const bool of_training = is_trainers_own(metric) && !metric.starts_with("z/") &&
-                           !metric.starts_with("y/") && !metric.ends_with("errors");
+  // "errors" is also a metric of evaluators.
+  const bool of_training = is_trainers_own(metric) && !metric.ends_with("errors");
   const std::string& owner = owners.emplace(metric, evaluator).first->second;
   if (!of_training && owner == evaluator) return "";
   return fmt::format("measures '{}', which is also a metric of {}: give it another `prefix`",

@@ -46,6 +46,23 @@ TEST_CASE("a time has no best value, whatever the evaluator is called") {
   CHECK(summary.main_metric().empty());
 }
 
+TEST_CASE("metrics of an evaluator count, although its name is like one of the training's") {
+  for (const char* name :
+       {"y/loss", "z/prec@1", "z/digits_1shot", "l2_distance/loss", "core_hours_x/loss",
+        "global_schedule/loss", "global_schedule1/loss", "epoch/loss"})
+    CHECK(is_result(name));
+  for (const char* name :
+       {"l2_params", "l2_grads", "l2_updates", "core_hours", "core_hours_cpu",
+        "core_hours_NVIDIA H100 80GB HBM3", "global_schedule", "global_schedule12", "y/hostmem/rss",
+        "z/secs/update0", "z/secs/eval/y", "input/epoch/a", "input/errors", "y/errors",
+        "skipped_steps", "rollbacks", "epoch"})
+    CHECK_FALSE(is_result(name));
+  MetricSummary summary;
+  summary.add(1, {{"y/loss", 2}, {"l2_distance/prec@1", 0.5}});
+  CHECK(summary.main_metric() == "l2_distance/prec@1");
+  check_point(summary.entries().at("y/loss").best, 1, 2);
+}
+
 TEST_CASE("the summary of a history is that of its rows, however long it is") {
   History history;
   MetricSummary rows, restored;

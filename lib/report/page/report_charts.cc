@@ -19,19 +19,34 @@ bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
+// "global_schedule", "global_schedule1", ...
+bool is_schedule(std::string_view name) {
+  constexpr std::string_view kSchedule = "global_schedule";
+  return starts_with(name, kSchedule) &&
+         name.find_first_not_of("0123456789", kSchedule.size()) == std::string_view::npos;
+}
+
+// "core_hours" and "core_hours_<device>"
+bool is_core_hours(std::string_view name) {
+  return name == "core_hours" ||
+         (starts_with(name, "core_hours_") && name.find('/') == std::string_view::npos);
+}
+
 }  // namespace
 
+// The names are whole where possible: an evaluator may be called "y" or "l2_distance".
 // All names except data_wait, mfu, memory_gb/sec, steps_per_sec, input/epoch/<data set> and the
-// counts of skipped examples are big_vision's (train.py and `Chrono` in utils.py).
+// counts of skipped examples and steps are big_vision's (train.py and `Chrono` in utils.py).
 bool is_trainers_own(std::string_view name) {
   if (name.ends_with("errors")) return true;  // input/errors and <prefix>errors
   for (const std::string_view own :
        {"training_loss", "num_params", "uptime", "examples_seen", "progress", "epoch",
-        "img/sec/core", "steps_per_sec", "data_wait", "mfu", "memory_gb/sec"}) {
+        "img/sec/core", "steps_per_sec", "data_wait", "mfu", "memory_gb/sec", "l2_params",
+        "l2_grads", "l2_updates", "skipped_steps", "rollbacks"}) {
     if (name == own) return true;
   }
-  for (const std::string_view start :
-       {"global_schedule", "l2_", "core_hours", "input/epoch/", "z/", "y/"}) {
+  if (is_schedule(name) || is_core_hours(name)) return true;
+  for (const std::string_view start : {"input/epoch/", "z/secs/", "y/hostmem/"}) {
     if (starts_with(name, start)) return true;
   }
   return false;
@@ -179,7 +194,7 @@ std::vector<Chart> training_charts(const History& history) {
   schedule.y_from_zero = true;
   int color = 0;
   for (const auto& [name, points] : history.series) {
-    if (!starts_with(name, "global_schedule")) continue;
+    if (!is_schedule(name)) continue;
     schedule.lines.push_back(
         {name, thinned(points_of(history, name), kMostPoints), color++, Line::Look::bold, {}});
   }
