@@ -3,22 +3,19 @@
 #include <cmath>
 
 namespace bv {
-namespace {
 
-void note_extremes(History::Summary& summary, int64_t step, double value) {
+void History::Summary::note_extremes(int64_t step, double value) {
   if (std::isnan(value)) return;
-  if (!summary.has_extremes || value < summary.min.second) summary.min = {step, value};
-  if (!summary.has_extremes || value > summary.max.second) summary.max = {step, value};
-  summary.has_extremes = true;
+  if (!has_extremes || value < min.second) min = {step, value};
+  if (!has_extremes || value > max.second) max = {step, value};
+  has_extremes = true;
 }
-
-}  // namespace
 
 void History::add(int64_t step, const Row& row) {
   for (const auto& [name, value] : row) {
     Points& points = series[name];
     Summary& summary = summaries[name];
-    note_extremes(summary, step, value);
+    summary.note_extremes(step, value);
     // The last point is always the newest value. If its index is not a multiple of the stride, the
     // next value replaces it.
     const bool provisional = summary.count > 0 && (summary.count - 1) % summary.stride != 0;

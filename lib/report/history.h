@@ -23,10 +23,11 @@ struct History {
   struct Summary {
     int64_t count = 0;   // points added
     int64_t stride = 1;  // every stride-th of them is in the series
-    // The first points with the smallest and the largest value. NaN counts as neither. Valid only
-    // if has_extremes.
+    // The first points with the smallest and the largest value. NaN counts as neither, and values
+    // before a change of what is measured do not count. Valid only if has_extremes.
     std::pair<int64_t, double> min, max;
     bool has_extremes = false;
+    void note_extremes(int64_t step, double value);
   };
   std::map<std::string, Points> series;      // by metric
   std::map<std::string, Summary> summaries;  // by metric

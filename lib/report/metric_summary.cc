@@ -53,12 +53,6 @@ void MetricSummary::add(const History& history) {
   }
 }
 
-void MetricSummary::forget_best(const MeasuredAnew& changed) {
-  for (auto& [name, entry] : entries_) {
-    if (last_step_before_change(changed, name) >= 0) entry.best.reset();
-  }
-}
-
 const MetricSummary::Entry* MetricSummary::find(const std::string& name) const {
   const auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : &found->second;

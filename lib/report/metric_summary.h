@@ -35,8 +35,6 @@ class MetricSummary {
 
   void add(int64_t step, const Row& row);
   void add(const History& history);  // of an earlier process of the run; into an empty summary
-  // Forgets the best values of these metrics, including later ones.
-  void forget_best(const MeasuredAnew& changed);
 
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Entry* find(const std::string& name) const;  // null: not measured yet

@@ -143,10 +143,27 @@ class MetricWriter::Impl {
     RestoredRows restored = restore_rows(options_.metrics_file, first > 0 ? first : -1);
     had_ = std::move(restored.steps);
     history_ = std::move(restored.history);
+    if (!options_.measured_anew.empty()) take_extremes_anew();
     rows_file_.reopen();  // the file may have been replaced
     if (!options_.tensorboard_dir.empty()) {
       events_.emplace(options_.tensorboard_dir, first > 0 && had_row(first) ? first + 1 : first);
     }
+  }
+
+  // Metrics that a restart changed take their extremes from later rows only.
+  void take_extremes_anew() {
+    const auto last_before = [&](const std::string& name) {
+      return last_step_before_change(options_.measured_anew, name);
+    };
+    for (auto& [name, summary] : history_.summaries) {
+      if (last_before(name) >= 0) summary.has_extremes = false;
+    }
+    for_each_row(options_.metrics_file, [&](int64_t step, const Row& row) {
+      for (const auto& [name, value] : row) {
+        const int64_t before = last_before(name);
+        if (before >= 0 && step > before) history_.summaries[name].note_extremes(step, value);
+      }
+    });
   }
 
   void sync_files() const {
@@ -298,21 +315,9 @@ class MetricWriter::Impl {
 
 MetricWriter::MetricWriter(Options options) {
   if (options.metrics_file.empty()) return;
-  const std::string file = options.metrics_file;
-  const MeasuredAnew changed = options.measured_anew;
   impl_ = std::make_shared<Impl>(std::move(options));
   last_step_ = impl_->last_step();
   summary_.add(impl_->history());
-  if (changed.empty()) return;
-  summary_.forget_best(changed);
-  for_each_row(file, [&](int64_t step, const Row& row) {
-    Row later;
-    for (const auto& entry : row) {
-      const int64_t before = last_step_before_change(changed, entry.first);
-      if (before >= 0 && step > before) later.push_back(entry);
-    }
-    summary_.add(step, later);
-  });
 }
 
 MetricWriter::~MetricWriter() {

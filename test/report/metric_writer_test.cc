@@ -69,14 +69,23 @@ TEST_CASE("what a restart made measure something else has no best value from bef
   const auto best = [&](int64_t changed_at) {
     MetricWriter::Options options = options_in(scratch, 3);
     options.measured_anew = {{"val/", changed_at}};
-    const MetricWriter writer(std::move(options));
+    MetricWriter writer(std::move(options));
+    writer.write_report();
+    writer.close();
     CHECK(writer.summary().find("test/prec@1")->best->value == 0.75);
     CHECK(writer.summary().find("val/prec@1")->last.value == 0.5);
     return writer.summary().find("val/prec@1")->best;
   };
+  const auto report_has = [&](const std::string& note) {
+    const std::string card =
+        "<div class=\"label\">val/prec@1</div><div class=\"value\">0.5</div><div class=\"note\">";
+    return read_file(scratch / "report.html").find(card + note + "</div>") != std::string::npos;
+  };
   CHECK(best(1)->value == 0.5);
   CHECK(best(1)->step == 3);
+  CHECK(report_has("best 0.5 at step 3"));
   CHECK_FALSE(best(3));
+  CHECK(report_has("at step 3"));
 }
 
 TEST_CASE("json_number: the shortest text that reads back to the same double") {
