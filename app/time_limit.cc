@@ -9,9 +9,12 @@
 #include <array>
 #include <cmath>
 #include <ctime>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "lib/ckpt/workdir.h"
+#include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/util/host.h"
@@ -39,14 +42,20 @@ std::string slurm_job() {
   return array.empty() ? variable("SLURM_JOB_ID") : array + "_" + variable("SLURM_ARRAY_TASK_ID");
 }
 
-// Returns the step of the newest checkpoint; -1 if there is none.
-int64_t newest_step(const Arguments& arguments) {
-  if (arguments.workdir.empty()) return -1;
-  const std::vector<int64_t> steps = Workdir(arguments.workdir).ckpt().steps();
-  return steps.empty() ? -1 : steps.back();
+// The step and the identity of each checkpoint. A save adds one. Its step need not be the highest:
+// after a checkpoint is damaged, the run goes on from an earlier one.
+using Checkpoints = std::set<std::pair<int64_t, std::string>>;
+
+Checkpoints checkpoints(const Arguments& arguments) {
+  if (arguments.workdir.empty() || !arguments.requeue) return {};
+  const CkptFolder ckpt = Workdir(arguments.workdir).ckpt();
+  Checkpoints found;
+  for (const int64_t step : ckpt.steps())
+    found.emplace(step, EvaluatedCheckpoints::identity(ckpt.step(step)).value_or(""));
+  return found;
 }
 
-int64_t g_first_step = -1;  // newest_step() before the run
+Checkpoints g_first_checkpoints;  // those before the run
 
 // Returns when the run has to stop, in seconds of monotonic_seconds(); nullopt: never. Not the time
 // of day, which may be changed while the run trains.
@@ -91,7 +100,7 @@ double parse_time_limit(std::string_view text) {
 void set_time_limit(const Arguments& arguments) {
   if (arguments.requeue && slurm_job().empty())
     throw Error(Exit::usage, "--requeue", "this is not a slurm job ($SLURM_JOB_ID is not set)");
-  g_first_step = newest_step(arguments);
+  g_first_checkpoints = checkpoints(arguments);
   if (is_rank_of_launcher()) {
     if (const auto stop = parse_count(variable(kStopVariable)))
       stop_at(static_cast<double>(*stop) / 1000);
@@ -109,7 +118,9 @@ void requeue_job(const Arguments& arguments) {
   const std::string task = variable("SLURM_PROCID");
   if (!arguments.requeue || is_rank_of_launcher() || (!task.empty() && task != "0")) return;
   std::string job = slurm_job();
-  if (newest_step(arguments) <= g_first_step) {
+  const Checkpoints now = checkpoints(arguments);
+  if (std::includes(g_first_checkpoints.begin(), g_first_checkpoints.end(), now.begin(),
+                    now.end())) {
     log::warn(
         "slurm job {} is not requeued: it saved no step, so it would stop at the same point again",
         job);

@@ -73,6 +73,17 @@ TEST_CASE("a run stops before its slurm job ends, and --requeue continues it") {
   CHECK(finished.code == 0);
   CHECK(read_text(dir / "bin/called") == "requeue 7\n");
 
+  // A damaged checkpoint of a higher step than the run reaches: steps are saved nevertheless.
+  const std::string damaged = out + "/ckpt/step-90000000";
+  std::filesystem::copy(
+      fmt::format("{}/ckpt/step-{}", out,
+                  nlohmann::json::parse(read_text(out + "/result.json")).at("step").get<int64_t>()),
+      damaged, std::filesystem::copy_options::recursive);
+  std::filesystem::resize_file(damaged + "/state-00000-of-00001.safetensors", 1000);
+  CHECK(run(long_run(out, {"--requeue"}), slurm("0", 5)).code == 75);
+  CHECK(exists(damaged));
+  CHECK(read_text(dir / "bin/called") == "requeue 7\nrequeue 7\n");
+
   write(dir / "bin/scontrol", "#!/bin/sh\nexit 1\n");
   const Finished failed = run(long_run(out, {"--requeue"}), slurm("0", 5));
   CHECK(failed.code == 75);
