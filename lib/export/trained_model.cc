@@ -52,6 +52,30 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
                    patch->second.size(2)};
 }
 
+// Returns the number of channels that bvtrain's files record; 3 for others.
+int64_t channels_in_file(const std::string& path) {
+  const std::vector<int64_t> image = stored_model(path).image;
+  return image.size() == 3 ? image[2] : 3;
+}
+
+// Throws if a model for images of this size has parameters of other shapes.
+void check_shapes(const TrainedModel& trained, const ImageSize& image) {
+  const MetaDevice meta;
+  const Config& config = trained.config;
+  const auto model = Model::Registry::make(
+      config.get<std::string>("model_name"), config.section("model"), config.place("model_name"),
+      ModelEnv{config.get<int64_t>("num_classes", 0), image.height, image.width, image.channels});
+  throw_problems(config);
+  for (const auto& [name, parameter] : named_parameters(*model)) {
+    const auto own = trained.params.find(name);
+    if (own == trained.params.end() || own->second.sizes() == parameter.sizes()) continue;
+    throw Error(Exit::usage, trained.origin,
+                fmt::format("the weights do not fit images of {}x{}x{}: {} is {}, but would be {}",
+                            image.height, image.width, image.channels, name,
+                            shape_text(own->second.sizes()), shape_text(parameter.sizes())));
+  }
+}
+
 // Returns the grid of the patches of images of this size if the model's weights fit only one grid;
 // {} for other models and if the size is unknown.
 TokenGrid fixed_grid(const TrainedModel& trained, const ImageSize& image) {
@@ -133,10 +157,11 @@ ImageSize parse_image_size(const std::string& text) {
     throw Error(Exit::usage, "--image-size " + text,
                 "expected HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, e.g. 224,224");
   }
-  return {sizes.front(), sizes.size() > 1 ? sizes[1] : sizes[0], sizes.size() > 2 ? sizes[2] : 3};
+  return {sizes.front(), sizes.size() > 1 ? sizes[1] : sizes[0], sizes.size() > 2 ? sizes[2] : 0};
 }
 
-void set_image_size(TrainedModel& trained, const ImageSize& size) {
+void set_image_size(TrainedModel& trained, ImageSize size) {
+  if (size.channels == 0) size.channels = trained.image.channels;
   const TokenGrid own = fixed_grid(trained, trained.image), grid = fixed_grid(trained, size);
   if (own.size() > 0 && own != grid) {
     const bool vit = trained.params.contains("pos_embedding");
@@ -150,6 +175,7 @@ void set_image_size(TrainedModel& trained, const ImageSize& size) {
                           "instead of --workdir"
                         : " patches"));
   }
+  check_shapes(trained, size);
   trained.image = size;
 }
 
@@ -205,6 +231,7 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   throw_problems(config);
   peek_weights(path);  // before a large model is created
   if (!size) size = size_in_file(path, name);
+  if (size && size->channels == 0) size->channels = channels_in_file(path);
   if (!size) {
     throw Error(Exit::usage, path,
                 "does not record the size of the model's images; give --image-size "

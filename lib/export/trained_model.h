@@ -31,16 +31,17 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
 // Warns if evaluators of the config measured the averaged weights but `ema` is false: their metrics
 // do not apply to the weights that are used.
 void warn_of_other_weights(const Config& config, bool ema);
-// Builds the model of a config and loads `model_init` (with `model_load`) into it. Without `size`
-// the image size is taken from the weights, which is possible for files and checkpoints of bvtrain,
-// for a vit with a learned square position embedding and for an mlp_mixer. Throws
-// Error(Exit::usage).
+// Builds the model of a config and loads `model_init` (with `model_load`) into it. What `size`
+// lacks is taken from the weights, which is possible for files and checkpoints of bvtrain, for a
+// vit with a learned square position embedding and for an mlp_mixer. A size without channels (0)
+// has 3 of them if the weights record none. Throws Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
 
-// Exports a model of a checkpoint for images of another size than those of its training. Throws
-// Error(Exit::usage) if they have another grid of patches and the model's weights fit only its own:
-// learned position embeddings of a vit, and token mixing.
-void set_image_size(TrainedModel& trained, const ImageSize& size);
+// Exports a model of a checkpoint for images of another size than those of its training. Without
+// channels (0) these are the training's. Throws Error(Exit::usage) if the weights do not fit such
+// images: they have other channels, or another grid of patches although a vit's position embeddings
+// are learned, or they give a dense layer other features.
+void set_image_size(TrainedModel& trained, ImageSize size);
 
 // Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.
 Metadata metadata_of(const TrainedModel& trained);
@@ -49,8 +50,8 @@ Metadata metadata_of(const TrainedModel& trained);
 // does, and exported files carry its text.
 std::optional<Config> first_evaluator_with_pp(const Config& config);
 
-// Parses "224" (a square), "192,256" (height, width) or "28,28,1" (with channels; otherwise 3).
-// Throws Error(Exit::usage).
+// Parses "224" (a square), "192,256" (height, width) or "28,28,1" (with channels; otherwise they
+// are 0). Throws Error(Exit::usage).
 ImageSize parse_image_size(const std::string& text);
 
 }  // namespace bv

@@ -316,6 +316,36 @@ TEST_CASE("export: images whose grid of patches a model's weights do not fit are
   CHECK(line(mixer, {9, 57, 3}) == "");
 }
 
+TEST_CASE("export: another image size keeps the channels, and must fit the weights") {
+  TrainedModel grey = trained("cnn", small("cnn"), {8, 8, 1});
+  set_image_size(grey, parse_image_size("9,9"));  // pooled to the same size
+  CHECK(grey.image.height == 9);
+  CHECK(grey.image.channels == 1);
+  const auto line = [&](const std::string& size) {
+    return error_of([&] { set_image_size(grey, parse_image_size(size)); });
+  };
+  CHECK(line("8,8,3") ==
+        "t: error: the weights do not fit images of 8x8x3: Conv_0/kernel is (3, 3, 1, 8), but "
+        "would be (3, 3, 3, 8)");
+  CHECK(line("16,16,1") ==
+        "t: error: the weights do not fit images of 16x16x1: Dense_0/kernel is (64, 20), but would "
+        "be (256, 20)");
+  CHECK(grey.image.height == 9);
+
+  const MemoryFolder folder;
+  TrainedModel what = trained("cnn", small("cnn"), {8, 8, 1});
+  what.card.model_name = "cnn";
+  what.card.model = what.config.section("model").json();
+  what.card.num_classes = 7;
+  what.card.loss = "softmax_xent";
+  export_weights(what, "npz", folder / "w.npz");
+  const std::string config =
+      fmt::format("{{model_name: cnn, model: {}, num_classes: 7, model_init: '{}'}}", small("cnn"),
+                  folder / "w.npz");
+  CHECK(load_trained_model(parse_config(config, "c.yaml"), parse_image_size("8")).image.channels ==
+        1);
+}
+
 TEST_CASE("export: models that a format can't hold, and sizes that do not fit, are refused") {
   CHECK(refusal(trained("cnn", small("cnn")), "timm") ==
         "--format timm: error: model 'cnn' can't be written as timm; known: bit_paper, flexi_vit, "
