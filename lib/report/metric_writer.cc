@@ -13,7 +13,6 @@
 #include "lib/report/event_writer.h"
 #include "lib/report/log.h"
 #include "lib/report/metric_file.h"
-#include "lib/report/page/report.h"
 #include "lib/report/page/report_charts.h"
 #include "lib/report/storage_retries.h"
 #include "lib/util/error.h"
@@ -37,6 +36,7 @@ class MetricWriter::Impl {
     report_.config_yaml = options_.config_yaml;
     report_.facts = options_.facts;
     report_.steps_per_epoch = options_.steps_per_epoch;
+    report_.earlier = options_.earlier;
     report_.history = &history_;
     open();
     thread_ = std::thread([this] { work(); });

@@ -19,6 +19,7 @@
 #include "lib/report/eval_details.h"
 #include "lib/report/metric_summary.h"
 #include "lib/report/page/facts.h"
+#include "lib/report/page/report.h"
 #include "lib/report/picture.h"
 #include "lib/report/row.h"
 #include "lib/report/skipped_examples.h"
@@ -46,6 +47,7 @@ class MetricWriter {
     std::string config_yaml;     // the resolved config, for the report
     Facts facts;                 // where the run comes from, for the report
     double steps_per_epoch = 0;  // for the chart of the loss per epoch; 0 if unknown
+    EarlierTime earlier;         // for the wall time in the report
     // Rows after this step, which a killed run has left, are dropped when the file is opened. 0
     // drops all rows: the run starts from the beginning and writes its own row for step 0.
     int64_t first_step = 0;

@@ -85,7 +85,7 @@ std::string render_report(const Report& report) {
       "<header><h1>{0}</h1><p>{3}</p></header>\n",
       escape_html(clipped_bytes(report.title, kLongestTitle)), page_style(), chart_style(),
       run_progress(history));
-  out += render_cards(history);
+  out += render_cards(report.earlier, history);
 
   Panels panels;
   std::vector<Chart> curves{loss_chart(history)};

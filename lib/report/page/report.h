@@ -16,9 +16,16 @@
 
 namespace bv {
 
+// What the earlier starts of a run did, up to the step from which this start goes on.
+struct EarlierTime {
+  int64_t last_step = -1;  // -1: there was none
+  double seconds = 0;      // wall time
+};
+
 struct Report {
   std::string title;
   std::string config_yaml;
+  EarlierTime earlier;
   double steps_per_epoch = 0;                  // 0 if unknown
   const History* history = nullptr;            // null is the same as an empty one
   std::map<std::string, EvalDetails> details;  // by evaluator

@@ -33,15 +33,11 @@ std::string card(const std::string& label, const std::string& value, const std::
       escape_html(clipped_bytes(label, kLongestName)), escape_html(value), escape_html(note));
 }
 
-// Returns the sum of the last `uptime` of each process of the run. The metric restarts at 0 in
-// every process.
-double wall_seconds(const Points& uptime) {
-  double before = 0, last = 0;
-  for (const auto& [step, seconds] : uptime) {
-    if (seconds < last) before += last;
-    last = seconds;
-  }
-  return before + last;
+// Returns the wall time of all starts of the run. `uptime` restarts at 0 in every start, but its
+// values need not fall then: a start may take longer than the one before it.
+double wall_seconds(const EarlierTime& earlier, const Points& uptime) {
+  const auto& [step, seconds] = uptime.back();
+  return earlier.seconds + (step > earlier.last_step ? seconds : 0);
 }
 
 double median(const Points& points) {
@@ -103,7 +99,7 @@ std::string run_progress(const History& history) {
   return out;
 }
 
-std::string render_cards(const History& history) {
+std::string render_cards(const EarlierTime& earlier, const History& history) {
   std::string out;
   size_t count = 0;
   for (const EvalMetric& metric : eval_metrics(history)) {
@@ -118,8 +114,8 @@ std::string render_cards(const History& history) {
         card("Images per second", human_count(std::llround(median(*speed))), "per device, median");
   }
   if (const Points* uptime = find(history, "uptime")) {
-    out +=
-        card("Wall time", duration_text(wall_seconds(*uptime)), "sum over all starts of the run");
+    out += card("Wall time", duration_text(wall_seconds(earlier, *uptime)),
+                "sum over all starts of the run");
   }
   if (const Points* count_of = find(history, "num_params")) {
     out += card("Parameters", human_count(std::llround(count_of->back().second)), "");
@@ -150,7 +146,8 @@ std::string render_metrics(const History& history) {
 std::string render_facts(const Report& report, const History& history) {
   Facts facts = report.facts;
   if (const Points* uptime = find(history, "uptime")) {
-    facts.emplace_back("Wall time", duration_text(wall_seconds(*uptime)) + ", sum over all starts");
+    facts.emplace_back("Wall time", duration_text(wall_seconds(report.earlier, *uptime)) +
+                                        ", sum over all starts");
   }
   if (const Points* waits = find(history, "data_wait")) {
     facts.emplace_back("Waiting for data", data_wait(*waits));

@@ -11,7 +11,7 @@ namespace bv {
 // Returns the last step, the epoch and the share of the run as a sentence.
 std::string run_progress(const History& history);
 // Returns cards with the last values of the main metrics.
-std::string render_cards(const History& history);
+std::string render_cards(const EarlierTime& earlier, const History& history);
 // Returns a table with the last and the best value of each metric of the evaluators, and of the
 // training loss. Empty if there is none.
 std::string render_metrics(const History& history);

@@ -132,7 +132,11 @@ void Trainer::open_metrics() {
     options.facts = facts();
     options.steps_per_epoch = recipe_.steps_per_epoch();
     options.first_step = resumed_here_ ? first_step_ : 0;
-    if (resumed_here_) options.measured_anew = changed_metrics(config_changes_, recipe_.config);
+    if (resumed_here_) {
+      const ProcessSoFar all = process();
+      options.earlier = {all.first_step, all.program_time};
+      options.measured_anew = changed_metrics(config_changes_, recipe_.config);
+    }
   }
   metrics_ = std::make_unique<MetricWriter>(std::move(options));
   if (!resumed_here_ || !is_rank0()) return;
