@@ -25,7 +25,8 @@ const std::vector<ExitText>& exit_codes() {
        "The host or device ran out of memory. Raise grad_accum_steps, or lower input.batch_size."},
       {Exit::peer, "another process failed",
        "Another process of the run failed, or did not reach a collective in time. Its own message "
-       "says why. Fix the cause and run the command again. For eval --follow: the run failed."},
+       "says why. Fix the cause and run the command again. For eval --follow: the run failed, or "
+       "its files are gone."},
       {Exit::stopped, "stopped early",
        "The run stopped before a time limit (--max-time, or the end of the slurm job) or by "
        "SIGUSR1, and saved a checkpoint if it had completed a step. Run the same command again to "

@@ -7,6 +7,7 @@
 #include <set>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/workdir.h"
@@ -19,6 +20,7 @@
 #include "lib/report/log.h"
 #include "lib/report/metric_file.h"
 #include "lib/report/metric_writer.h"
+#include "lib/report/muted.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/signals.h"
@@ -74,25 +76,14 @@ void check_running(const Workdir& workdir, double failed_since, double patience)
                                 code, patience));
 }
 
-// Waits for checkpoints that have no row and returns them. Returns none if the run has finished, or
-// immediately unless `request.follow`.
-std::vector<FoundCheckpoint> await_new(const Workdir& workdir, const EvaluatedCheckpoints& done,
-                                       const EvaluateRequest& request) {
-  double failed_since = -1;
-  while (true) {
-    const bool finished =
-        workdir.finished().has_value();  // before they are listed: none comes later
-    std::vector<FoundCheckpoint> found = list_new(workdir.ckpt(), done);
-    if (!found.empty() || finished || !request.follow) return found;
-    if (failure_code(workdir) == 0) {
-      failed_since = -1;
-    } else if (failed_since < 0) {
-      failed_since = monotonic_seconds();
-    }
-    check_running(workdir, failed_since, request.patience);
-    poll_signals();
-    std::this_thread::sleep_for(kWait);
-  }
+// Returns whether nothing is at `path`. Any other error may be temporary.
+bool is_missing(const std::string& path) {
+  std::error_code error;
+  return !std::filesystem::exists(path, error) && !error;
+}
+
+bool holds_run(const Workdir& workdir) {
+  return !is_missing(workdir.config()) || !is_missing(workdir.ckpt().path());
 }
 
 // Reads the weights of a checkpoint. nullopt, with a warning, if it cannot be used.
@@ -164,7 +155,7 @@ class NewCheckpoints {
     int64_t evaluated = evaluate(list_new(run_.ckpt(), *done_));
     if (evaluated == 0) check_rows();
     while (true) {
-      const std::vector<FoundCheckpoint> found = await_new(run_, *done_, request_);
+      const std::vector<FoundCheckpoint> found = await_new();
       if (found.empty()) break;
       evaluated += evaluate(found);
     }
@@ -175,6 +166,39 @@ class NewCheckpoints {
   }
 
  private:
+  // Waits for checkpoints that have no row and returns them. Returns none if the run has finished,
+  // or immediately unless request.follow.
+  std::vector<FoundCheckpoint> await_new() {
+    double failed_since = -1;
+    while (true) {
+      const bool finished =
+          run_.finished().has_value();  // before they are listed: none comes later
+      std::vector<FoundCheckpoint> found = list_new(run_.ckpt(), *done_);
+      if (!found.empty() || finished || !request_.follow) return found;
+      check_there();
+      if (failure_code(run_) == 0) {
+        failed_since = -1;
+      } else if (failed_since < 0) {
+        failed_since = monotonic_seconds();
+      }
+      check_running(run_, failed_since, request_.patience);
+      poll_signals();
+      std::this_thread::sleep_for(kWait);
+    }
+  }
+
+  // Throws if the files of the run were there and are gone, or if the folder of the rows is gone.
+  void check_there() {
+    const bool had_run = std::exchange(has_run_, holds_run(run_));
+    if (had_run && !has_run_) {
+      const log::Muted quiet;
+      metrics_.reset();  // its files may be gone, too
+      throw Error(Exit::peer, run_.dir(),
+                  "the run is gone: its files were moved or deleted, so no checkpoint follows");
+    }
+    rows_.folder()->require_there();
+  }
+
   // With nothing to evaluate: throws if the request is wrong, or if the rows are not those that it
   // asks for.
   void check_rows() {
@@ -272,6 +296,7 @@ class NewCheckpoints {
 
   const EvaluateRequest& request_;
   const Workdir run_;
+  bool has_run_ = holds_run(run_);  // when it was last checked
   Workdir rows_;
   std::optional<EvaluatedCheckpoints> done_;
   std::optional<MetricWriter> metrics_;

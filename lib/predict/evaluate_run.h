@@ -33,8 +33,8 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 //
 // Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
 // Error(Exit::usage) also if there is no row because all were skipped, Error(Exit::storage), and
-// with request.follow Error(Exit::peer) if the run failed: at once with code 2 or 4, otherwise after
-// request.patience.
+// with request.follow Error(Exit::peer) if the run's files are gone, or if the run failed: at once
+// with code 2 or 4, otherwise after request.patience.
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

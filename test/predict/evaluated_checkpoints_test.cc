@@ -2,6 +2,9 @@
 #include "lib/predict/evaluated_checkpoints.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <thread>
 
 #include "lib/ckpt/workdir.h"
 #include "lib/predict/evaluate_run.h"
@@ -91,6 +94,32 @@ TEST_CASE("the identity of a checkpoint is that of its manifest") {
   dir.write(kManifestName, "b");
   CHECK(first);
   CHECK(EvaluatedCheckpoints::identity(dir.path()) != first);
+}
+
+TEST_CASE("an evaluation that follows a run ends when a folder is deleted") {
+  const auto after_removal_of = [](const TempFolder& dir, const std::string& name, Exit code) {
+    dir.write("run/config.yaml", "lr: 0.1\n");
+    EvaluateRequest request = {dir / "run"};
+    request.follow = true;
+    std::thread remover([&] {
+      constexpr std::chrono::milliseconds kPause{10};
+      for (int i = 0; i < 3000 && !exists(dir / "eval/.lock"); ++i)
+        std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(30 * kPause);  // until it waits
+      std::filesystem::remove_all(dir / name);
+    });
+    const std::string error =
+        error_of([&] { evaluate_new_checkpoints(request, dir / "eval"); }, code);
+    remover.join();
+    return error;
+  };
+  const TempFolder run, rows;
+  CHECK(after_removal_of(run, "run", Exit::peer) ==
+        run / "run" +
+            ": error: the run is gone: its files were moved or deleted, so no checkpoint "
+            "follows");
+  CHECK_THAT(after_removal_of(rows, "eval", Exit::storage),
+             Catch::StartsWith(rows / "eval" + ": error: the workdir is gone: "));
 }
 
 TEST_CASE("an evaluation leaves the folders of runs and the configs of users alone") {
