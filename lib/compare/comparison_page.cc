@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "lib/compare/comparison_text.h"
 #include "lib/compare/config_columns.h"
@@ -84,15 +85,19 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
   for (size_t i = all.groups.size(); i-- > 0;) {
     const RunGroup& group = all.groups[i];
     const bool several = group.runs.size() > 1, coloured = i < kColoredGroups;
-    std::vector<std::vector<Point>> curves;
-    for (const size_t run : group.runs) curves.push_back(curve(all.runs[run], metric));
-    for (const auto& points : curves) {
+    const size_t lines_before = lines.size();
+    std::vector<std::vector<Point>> counted;  // of the runs that the table's mean is over
+    for (const size_t run : group.runs) {
+      std::vector<Point> points = curve(all.runs[run], metric);
+      if (points.empty()) continue;
       const bool faint = several || !coloured;
       lines.push_back({faint ? "" : legend_name(columns, i), thinned(points, most), color_of(i),
                        faint ? Line::Look::faint : Line::Look::bold});
+      if (group.provisional || all.runs[run].status.finished())
+        counted.push_back(std::move(points));
     }
-    if (several && coloured) {
-      lines.push_back({legend_name(columns, i), thinned(mean_curve(curves), most), color_of(i),
+    if (several && coloured && lines.size() > lines_before) {
+      lines.push_back({legend_name(columns, i), thinned(mean_curve(counted), most), color_of(i),
                        Line::Look::bold});
     }
   }
@@ -132,7 +137,9 @@ std::string charts(const Comparison& all, const std::vector<ConfigColumn>& colum
   if (out.empty()) return "<p>Nothing has been measured yet.</p>\n";
   std::string hint = "Long curves are smoothed. ";
   if (all.groups.size() < all.runs.size())
-    hint += "Thin lines are runs, thick ones the mean of a group. ";
+    hint +=
+        "Thin lines are runs. Thick ones are the mean of a group's finished runs, or of all its "
+        "runs if none has finished. ";
   if (all.groups.size() > kColoredGroups)
     hint += fmt::format("The best {} groups have colours, the others are grey. ", kColoredGroups);
   return "<p class=\"hint\">" + hint + "</p>\n<div class=\"charts\">\n" + out + "</div>\n";

@@ -1,6 +1,7 @@
 // Groups, their means and deviations, the order of the table, and the keys that differ.
 #include "lib/compare/comparison.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -9,6 +10,7 @@
 #include "lib/compare/comparison_text.h"
 #include "lib/compare/config_columns.h"
 #include "test/compare/workdirs.h"
+#include "test/report/page_checks.h"
 #include "test/support/error.h"
 #include "test/support/text.h"
 
@@ -316,6 +318,19 @@ TEST_CASE("a comparison as CSV and JSON") {
   CHECK(contains(json, "\"config\": {\"pp\": \"a(1, 2)\"},\n      \"finished\": 2,"));
   CHECK(contains(json, "\"val/prec@1\": {\"last\": 0.5, \"last_step\": 10, \"min\": 0.5, "));
   CHECK(contains(json, "\"status\": \"unfinished\",\n"));
+}
+
+TEST_CASE("the mean curve of a group is that of its finished runs") {
+  const Workdirs runs;
+  runs.run("a", "seed: 0\n", {0.1, 0.2, 0.3, 0.4});
+  runs.run("b", "seed: 1\n", {0.2, 0.3, 0.4, 0.5});
+  runs.run("c", "seed: 2\n", {0.3}, /*finished=*/false);
+  runs.run("d", "seed: 3\n", {}, /*finished=*/false);
+  const std::string page = comparison_page(runs.compared());
+  const std::vector<size_t> points = path_points(page);
+  // In each of the two charts a, b and their mean.
+  CHECK(std::count(points.begin(), points.end(), 4) == 6);
+  CHECK(contains(page, "Thick ones are the mean of a group's finished runs"));
 }
 
 TEST_CASE("the page holds a chart of each metric, the table, and nothing from elsewhere") {
