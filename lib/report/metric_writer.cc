@@ -331,19 +331,18 @@ MetricWriter::~MetricWriter() {
 void MetricWriter::begin_row(int64_t step) {
   step_ = step;
   row_.clear();
+  places_.clear();
   in_row_ = true;
 }
 
 void MetricWriter::measure(std::string_view name, double value) {
   check(in_row_, "{} was measured outside a metric row", name);
   log::write_detail(fmt::format("[{}] {} = {}", step_, name, value));
-  const auto found = std::find_if(row_.begin(), row_.end(),
-                                  [&](const auto& entry) { return entry.first == name; });
-  if (found != row_.end()) {
-    found->second = value;
-  } else {
+  const auto [found, is_new] = places_.try_emplace(std::string(name), row_.size());
+  if (is_new)
     row_.emplace_back(name, value);
-  }
+  else
+    row_[found->second].second = value;
 }
 
 void MetricWriter::end_row() {

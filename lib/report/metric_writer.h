@@ -9,11 +9,13 @@
 // first failure. All calls must come from one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lib/report/eval_details.h"
@@ -102,6 +104,7 @@ class MetricWriter {
   std::shared_ptr<Impl> impl_;         // shared with the functions of row_barrier()
   int64_t step_ = 0, last_step_ = -1;  // of the current row; of the last row that was ended
   Row row_;
+  std::unordered_map<std::string, size_t> places_;  // by name: the index in row_
   MetricSummary summary_;
   bool in_row_ = false, report_due_ = false;
 };

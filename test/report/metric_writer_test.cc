@@ -125,6 +125,7 @@ TEST_CASE("rows are written in order, names as measured, empty rows not at all")
   writer.end_row();  // nothing measured
   writer.begin_row(2);
   writer.measure("forgotten", 1);
+  writer.measure("z/last", 3);  // forgotten, too
   writer.begin_row(3);
   writer.measure("z/last", 1);
   writer.measure("a \"quoted\"\n", NAN);
