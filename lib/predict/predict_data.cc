@@ -141,8 +141,8 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
     : data_(open_data(model, request)),
       pp_(std::make_shared<Pipeline>(read_pp(model, request))),
       size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()),
-      wants_labels_(request.labels &&
-                    (!request.eval.empty() || data_->source().labels(0).defined())),
+      wants_labels_(request.labels),
+      of_evaluator_(!request.eval.empty()),
       pp_makes_labels_(!request.eval.empty() && !request.pp),
       labels_(read_labels(model, request, *pp_, numbers)),
       options_(loader_options(std::min(request.batch_size, size_))) {
@@ -177,13 +177,27 @@ void PredictData::find_first_image(const std::function<void(const Example&)>& ch
     const Example raw = data_->read(index);
     check(raw);
     if (!options_.prototype.contains("image")) throw Error(Exit::usage, "--pp", "gives no 'image'");
-    labelled_ = wants_labels_ && label(index, options_.prototype);
+    labelled_ = wants_labels_ && has_labels(raw) && label(index, options_.prototype);
     encoded_ = is_file(raw);
     return;
   }
   for (const std::string& text : failures) log::warn("skipped {}", text);
   throw Error(Exit::data, "bvtrain predict",
               fmt::format("none of the {} images could be read", size_));
+}
+
+// Returns whether the data have labels: files have none. Warns of labels that are not used.
+bool PredictData::has_labels(const Example& raw) const {
+  if (of_evaluator_ || data_->source().labels(0).defined()) return true;
+  const auto found = raw.find("label");
+  if (found == raw.end()) return false;
+  // Without labels of its own, an example has an integer there.
+  const at::Tensor& value = found->second;
+  if (value.dim() == 0 && at::isIntegralType(value.scalar_type(), /*includeBool=*/false))
+    return false;
+  if (labels_.numbers()) return true;
+  log::warn("the array 'label' is not used: it does not hold one integer for each image");
+  return false;
 }
 
 std::optional<RightLabel> PredictData::label(int64_t index, const Example& computed) const {

@@ -46,6 +46,7 @@ class PredictData {
   // `check`: throws if a raw example does not fit.
   void find_first_image(const std::function<void(const Example&)>& check);
   void check_values();
+  bool has_labels(const Example& raw) const;
   // `computed`: the example's features after pp.
   std::optional<RightLabel> label(int64_t index, const Example& computed) const;
 
@@ -53,6 +54,7 @@ class PredictData {
   std::shared_ptr<const Pipeline> pp_;
   const int64_t size_;
   const bool wants_labels_;
+  const bool of_evaluator_;     // the data are an evaluator's
   const bool pp_makes_labels_;  // it is the evaluator's
   const RightLabels labels_;
   // The value range of the training images. nullopt if it is unknown, or if nothing has to be

@@ -123,10 +123,15 @@ class NpzInputs : public Source {
     if (image->second.dim() < 1 || image->second.size(0) < 1)
       throw Error(Exit::usage, file, "the array 'image' has no rows");
     size_ = image->second.size(0);
+    const auto label = arrays_.find("label");
+    if (label != arrays_.end() && (label->second.dim() < 1 || label->second.size(0) != size_)) {
+      throw Error(Exit::usage, file,
+                  fmt::format("the array 'label' has the shape {}, but 'image' has {} rows",
+                              shape_text(label->second.sizes()), size_));
+    }
     std::erase_if(arrays_, [&](const auto& entry) {
       return entry.second.dim() < 1 || entry.second.size(0) != size_;
     });
-    const auto label = arrays_.find("label");
     if (label == arrays_.end())
       arrays_["label"] = at::zeros({size_}, at::kLong);
     else if (label->second.dim() == 1 && at::isIntegralType(label->second.scalar_type(), false))

@@ -15,7 +15,8 @@ namespace bv {
 // file becomes an example that fails; but if no path of the command line exists, this function
 // throws. The source has one split. An example is {"image", "label"}; the label is 0 unless the
 // .npz file has labels, so that an evaluator's pp_fn, which may one-hot encode labels, runs.
-// labels() returns only labels of an .npz file. Throws Error(Exit::usage).
+// labels() returns only labels of an .npz file, and only if they are one integer for each image.
+// Throws Error(Exit::usage), also if the .npz file has labels for another number of images.
 std::shared_ptr<const Source> open_inputs(const std::vector<std::string>& paths);
 
 }  // namespace bv

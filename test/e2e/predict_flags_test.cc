@@ -38,6 +38,15 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
       "--output " + nowhere + ": error: there is no folder '" + to("none") + "'\n";
   CHECK(predict({"--output", nowhere}) == no_folder);
   CHECK(refused({"export", "--workdir", "w", "--output", nowhere}) == no_folder);
+  const TempFolder own;
+  const std::string file = own.write("f.npz", "x");
+  const std::string is_read =
+      "--output " + file + ": error: is a file that predict reads; choose another name\n";
+  for (const std::string& weights : {file, file + ":params"})
+    CHECK(refused({"predict", "--weights", weights, "a.jpg", "--output", file}) == is_read);
+  CHECK(refused({"predict", "--weights", "m.npz", own.path() + "/./f.npz", "--output", file}) ==
+        is_read);
+  CHECK(read_text(file) == "x");
   CHECK(predict({"--eval", "val"}) ==
         "--eval val: error: takes the evaluator's data; give no images with it\n");
 

@@ -2,6 +2,8 @@
 #include "lib/predict/predict_data.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
 
@@ -11,6 +13,7 @@
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/image_files.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -113,6 +116,38 @@ TEST_CASE("images of different sizes: the error names --pp and the ops") {
                                     "op such as resize or random_crop to pp that makes all shapes "
                                     "equal; --pp replaces the pp, which is "
                                     "'decode|value_range(-1, 1)'"));
+}
+
+TEST_CASE("an npz file of a regression may have numbers as labels, for classes a line says no") {
+  const TempFolder folder;
+  const std::string file = folder / "in.npz";
+  const auto labels = [&](const std::string& loss, const at::Tensor& label) {
+    write_npz(file, {{"image", at::zeros({2, 4, 4, 1})}, {"label", label}});
+    PredictModel model;
+    model.config = parse_config("num_classes: 2\nloss: " + loss + "\n", "t.yaml");
+    PredictRequest request;
+    request.inputs = {file};
+    request.outputs = {"image"};
+    request.pp = "";
+    request.labels = true;
+    std::vector<std::vector<float>> values;
+    const std::string log = logged([&] {
+      predict(model, request, [&](const PredictedBatch& batch) {
+        for (const PredictedRow& row : batch.rows) {
+          if (row.label) values.push_back(row.label->values);
+        }
+      });
+    });
+    CHECK((log.find("the array 'label' is not used: it does not hold one integer for each image") !=
+           std::string::npos) == (loss == "softmax_xent"));
+    return values;
+  };
+  using Values = std::vector<std::vector<float>>;
+  CHECK(labels("mse", at::tensor({0.5F, 2.F})) == Values{{0.5F}, {2.F}});
+  CHECK(labels("mse", at::tensor({1.F, 2.F, 3.F, 4.F}).reshape({2, 2})) ==
+        Values{{1.F, 2.F}, {3.F, 4.F}});
+  CHECK(labels("mse", at::tensor({3, 4}, at::kLong)) == Values{{3.F}, {4.F}});
+  CHECK(labels("softmax_xent", at::tensor({0.5F, 2.F})).empty());
 }
 
 }  // namespace bv::test

@@ -1,6 +1,10 @@
 // The images in folders on the command line.
 #include "lib/predict/predict_inputs.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+
+#include "lib/ckpt/formats/npz.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 
@@ -31,6 +35,16 @@ TEST_CASE("the images below a folder are found, and links in it that lead nowher
   folder.make("empty");
   CHECK(error_of([&] { files(folder / "empty"); }) ==
         folder / "empty" + ": error: no *.jpg, *.jpeg, *.png or *.webp below this folder");
+}
+
+TEST_CASE("labels of an npz file must be as many as its images") {
+  const TempFolder folder;
+  const std::string file = folder / "in.npz";
+  write_npz(file, {{"image", at::zeros({3, 4, 4, 1})}, {"label", at::zeros({2}, at::kLong)}});
+  CHECK(error_of([&] { open_inputs({file}); }) ==
+        file + ": error: the array 'label' has the shape (2), but 'image' has 3 rows");
+  write_npz(file, {{"image", at::zeros({3, 4, 4, 1})}, {"label", at::arange(3)}});
+  CHECK(open_inputs({file})->labels(0).equal(at::arange(3)));
 }
 
 }  // namespace bv::test
