@@ -111,6 +111,13 @@ TEST_CASE("charts: a schedule's axis begins at 0") {
   CHECK(svg.find(">0</text>\n<line class=\"grid\"") != std::string::npos);
 }
 
+TEST_CASE("charts: steps that were skipped or undone are among those of the training") {
+  History history;
+  history.add(1, {{"skipped_steps", 2}, {"rollbacks", 1}, {"val/loss", 1}});
+  CHECK(bv::training_charts(history).size() == 2);
+  CHECK(bv::metric_charts(history).size() == 1);
+}
+
 TEST_CASE("ticks are round and cover the range") {
   CHECK(bv::nice_ticks(0, 10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
   CHECK(bv::nice_ticks(0, 600, 6) == std::vector<double>{0, 100, 200, 300, 400, 500, 600});

@@ -210,6 +210,8 @@ std::vector<Chart> training_charts(const History& history) {
   add("Gradient norm", "l2_grads", 3, true);
   add("Images per second per device", "img/sec/core", 5, false);
   add("Fraction of time waiting for data", "data_wait", 6, false);
+  add("Skipped steps so far", "skipped_steps", 1, false);
+  add("Rollbacks so far", "rollbacks", 1, false);
   return charts;
 }
 
