@@ -225,6 +225,7 @@ class NewCheckpoints {
   // Returns false, after a warning, if the checkpoint cannot be used.
   bool evaluate(const FoundCheckpoint& found) {
     const TensorsFromMalloc memory;
+    has_run_ = true;
     if (best_) best_->hold(found.step);  // before it is read: the run may delete it at any time
     const std::optional<Restored> checkpoint = read_weights_of(run_.ckpt().step(found.step));
     if (!checkpoint) {
@@ -296,7 +297,7 @@ class NewCheckpoints {
 
   const EvaluateRequest& request_;
   const Workdir run_;
-  bool has_run_ = holds_run(run_);  // when it was last checked
+  bool has_run_ = holds_run(run_);  // when it was last seen
   Workdir rows_;
   std::optional<EvaluatedCheckpoints> done_;
   std::optional<MetricWriter> metrics_;

@@ -26,9 +26,9 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 // Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for
 // it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
-// run deletes meanwhile, or that is damaged, is skipped with a warning; the next call
-// tries it again. If a step that has a row was saved again, because the run went back or started
-// over, the rows from that step on are replaced. So are the rows after a step that has none.
+// run deletes meanwhile, or that is damaged, is skipped with a warning; the next call tries it
+// again. If a step that has a row was saved again, because the run went back or started over, the
+// rows from that step on are replaced. So are the rows after a step that is evaluated late.
 // `output` must not have rows of other evaluators or of another run, or files of a run.
 //
 // Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
