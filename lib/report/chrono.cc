@@ -61,12 +61,10 @@ void Chrono::inform(const Setup& setup) {
 }
 
 void Chrono::settle(int64_t step) {
-  const Measure measure = std::exchange(measure_, [](std::string_view, double) {});
   if (step != previous_step_)
-    tick(step);
+    advance(step);
   else if (!warming_up())
-    measure_speed(now_(), 0);  // the time since that tick, such as a pause that a signal ended
-  measure_ = measure;
+    add_time(now_());  // the time since that tick, such as a pause that a signal ended
   // During warm-up, no tick has counted the time since the start yet. As in a resumed run, this
   // time does not count as training time.
   if (warming_up()) state_.accum_program_time += now_() - program_start_;
@@ -82,9 +80,8 @@ void Chrono::tick(int64_t step) {
   }
   averages_.clear();
 
-  const int64_t examples = (step - previous_step_) * setup_.batch_size;
-  previous_step_ = step;
-  state_.accum_examples_seen += examples;
+  const bool warm = !warming_up();
+  advance(step, now);
   measure_("examples_seen", static_cast<double>(state_.accum_examples_seen));
   measure_("progress", static_cast<double>(step) / static_cast<double>(setup_.total_steps));
   if (setup_.steps_per_epoch > 0) {
@@ -92,47 +89,62 @@ void Chrono::tick(int64_t step) {
         static_cast<double>(setup_.examples_before) / static_cast<double>(setup_.batch_size);
     measure_("epoch", (static_cast<double>(step) + shift) / setup_.steps_per_epoch);
   }
+  if (!warm) return;
+  measure_speed(now);
+  measure_memory();
+}
 
+void Chrono::advance(int64_t step) {
+  if (step != previous_step_) advance(step, now_());
+}
+
+void Chrono::advance(int64_t step, double now) {
+  state_.accum_examples_seen += (step - previous_step_) * setup_.batch_size;
+  previous_step_ = step;
   // The first steps are slow, since they fill caches and memory pools. Training time starts at the
   // second tick.
   if (warmup_ > 0) {
     if (--warmup_ == 0) {
       train_start_ = previous_time_ = now;
       train_start_step_ = step;
+      last_tick_ = {step, now, all_paused_};
       state_.accum_program_time += now - program_start_;
       paused_ = 0;
     }
     log::write_detail(note_);
     return;
   }
-  measure_speed(now, examples);
+  add_time(now);
   write_note(now);
-  measure_memory();
 }
 
-void Chrono::measure_speed(double now, int64_t examples) {
+// Adds the time since the last call to the accumulated times.
+void Chrono::add_time(double now) {
   // Greater than 0: a coarse clock may not have advanced.
   const double dt = std::max(now - previous_time_ - paused_, 1e-9);
-  const double rate = static_cast<double>(examples) / dt / setup_.num_devices;
-  measure_("img/sec/core", rate);
-  if (setup_.peak_flops > 0) measure_("mfu", rate * setup_.example_flops() / setup_.peak_flops);
-  if (const double bytes = setup_.step_bytes ? setup_.step_bytes() : 0; bytes > 0) {
-    const double steps = static_cast<double>(examples) / static_cast<double>(setup_.batch_size);
-    measure_("memory_gb/sec", 1e-9 * bytes * steps / dt);
-  }
   state_.accum_train_time += dt;
   state_.accum_device_time += dt * setup_.num_devices;
   state_.accum_pause_time += paused_;
   state_.accum_program_time += dt + paused_;
+  previous_time_ = now;
+  paused_ = 0;
+}
+
+void Chrono::measure_speed(double now) {
+  const double dt = std::max(now - last_tick_.time - (all_paused_ - last_tick_.paused), 1e-9);
+  const auto steps = static_cast<double>(previous_step_ - last_tick_.step);
+  last_tick_ = {previous_step_, now, all_paused_};
+  const double rate = steps * static_cast<double>(setup_.batch_size) / dt / setup_.num_devices;
+  measure_("img/sec/core", rate);
+  if (setup_.peak_flops > 0) measure_("mfu", rate * setup_.example_flops() / setup_.peak_flops);
+  if (const double bytes = setup_.step_bytes ? setup_.step_bytes() : 0; bytes > 0)
+    measure_("memory_gb/sec", 1e-9 * bytes * steps / dt);
   // big_vision multiplies all training time by the current number of devices. That would be wrong
   // after a restart with another number.
   const double core_hours = state_.accum_device_time / 3600;
   measure_("core_hours_" + setup_.device_kind, core_hours);
   measure_("core_hours", core_hours);
-  measure_("steps_per_sec", static_cast<double>(examples) / static_cast<double>(setup_.batch_size) /
-                                dt);  // JAXline's name
-  previous_time_ = now;
-  paused_ = 0;
+  measure_("steps_per_sec", steps / dt);  // JAXline's name
 }
 
 void Chrono::write_progress() {

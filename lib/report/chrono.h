@@ -44,9 +44,13 @@ class Chrono {
   explicit Chrono(Measure measure, std::function<double()> now = nullptr, double start = -1);
 
   void inform(const Setup& setup);
-  // Measures what is known at `step`. A second tick at the same step does nothing. The first two
-  // ticks after the start are warm-up: speed and training time are measured only after them.
+  // Measures what is known at `step`. Speeds are those since the last tick. A second tick at the
+  // same step does nothing. The first two ticks after the start are warm-up: speed and training
+  // time are measured only after them.
   void tick(int64_t step);
+  // Brings state() up to date at `step`, and measures nothing. Counts as a tick for the warm-up,
+  // but not for the speeds: the next tick measures them over the steps before `step` too.
+  void advance(int64_t step);
   // Brings state() up to date before the run ends at `step`, and measures nothing. The step need
   // not be one that is logged, and may be that of the last tick: a run may be stopped in the
   // evaluators of a step. Call it last: time that passes afterwards is not recorded in any state.
@@ -67,7 +71,15 @@ class Chrono {
   double now() const { return now_(); }
 
  private:
-  void measure_speed(double now, int64_t examples);
+  // Where the speeds of the next tick begin.
+  struct Mark {
+    int64_t step = 0;
+    double time = 0, paused = 0;  // paused: all_paused_ at that time
+  };
+
+  void advance(int64_t step, double now);
+  void add_time(double now);
+  void measure_speed(double now);
   void measure_memory();
   void write_progress();
   void write_note(double now);
@@ -78,6 +90,7 @@ class Chrono {
   State state_;
   double program_start_ = 0, train_start_ = 0, previous_time_ = 0, pause_start_ = 0, paused_ = 0;
   int64_t train_start_step_ = 0, previous_step_ = 0;
+  Mark last_tick_;
   int warmup_ = 2;
   bool is_paused_ = false;
   double all_paused_ = 0;

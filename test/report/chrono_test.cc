@@ -185,6 +185,40 @@ TEST_CASE("chrono: pauses leave the speed alone, but count in ETA") {
   CHECK(run.tick(15).at("img/sec/core") == 16);
 }
 
+TEST_CASE("chrono: speeds are since the last tick, also if a checkpoint was saved in between") {
+  Chrono::Setup gpu = setup();
+  gpu.step_bytes = [] { return 3e9; };
+  gpu.example_flops = [] { return 100e9; };
+  gpu.peak_flops = 1e12;
+  Run run(gpu);
+  run.now = 103;
+  run.chrono.advance(1);
+  run.chrono.advance(2);
+  CHECK_FALSE(run.chrono.warming_up());
+  run.now += 8;
+  run.measured.clear();
+  run.chrono.advance(10);
+  CHECK(run.measured.empty());
+  CHECK(run.chrono.state().accum_examples_seen == 10 * 32);
+  CHECK(run.chrono.state().accum_train_time == 8);
+  run.chrono.pause();
+  run.now += 5;
+  run.chrono.resume();
+  run.now += 2;
+  run.chrono.advance(11);
+  run.chrono.advance(11);
+  const auto row = run.tick(12);  // 10 steps in 10 s
+  CHECK(row.at("steps_per_sec") == 1);
+  CHECK(row.at("img/sec/core") == 16);
+  CHECK(row.at("mfu") == Approx(1.6));
+  CHECK(row.at("memory_gb/sec") == Approx(3));
+  CHECK(row.at("core_hours") == Approx(10.0 * 2 / 3600));
+  CHECK(run.chrono.state().accum_train_time == Approx(10));
+  CHECK(run.chrono.state().accum_pause_time == 5);
+  run.now += 4;
+  CHECK(run.tick(14).at("steps_per_sec") == 0.5);
+}
+
 TEST_CASE("chrono: a second tick at a step does nothing") {
   Run run(setup());
   run.tick(1);

@@ -338,14 +338,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
   if (in_row)
     chrono_.tick(step);
   else if (chrono_.warming_up())
-    tick_silently(step);
-}
-
-// Updates the accumulated times without adding anything to the row.
-void Trainer::tick_silently(int64_t step) {
-  chrono_muted_ = true;
-  chrono_.tick(step);
-  chrono_muted_ = false;
+    chrono_.advance(step);
 }
 
 void Trainer::run_due_evals(int64_t step) {

@@ -160,7 +160,6 @@ class Trainer {
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
   void measure(int64_t step, const Plan& plan);
-  void tick_silently(int64_t step);
   void check_finite(int64_t step) const;
   void require_room();
   nlohmann::json checkpoint_meta(int64_t step) const;

@@ -104,7 +104,7 @@ void Trainer::save(int64_t step, Save kind) {
   if (kind == Save::keep) kept_step_ = step;
   if (!writes_checkpoints()) return;
   skipped_.sync();
-  tick_silently(step);
+  chrono_.advance(step);
   const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "checkpoint");
   const trace::Span span("checkpoint snapshot");
