@@ -1,5 +1,7 @@
 #include "lib/report/pace.h"
 
+#include <algorithm>
+
 namespace bv {
 namespace {
 
@@ -42,7 +44,7 @@ std::optional<double> Pace::images_per_second() const {
 std::optional<double> Pace::data_wait() const {
   const auto span = interval();
   if (!span) return std::nullopt;
-  return (span->to.waited - span->from.waited) / span->trained();
+  return bv::data_wait(span->from, span->to);
 }
 
 std::optional<double> Pace::eta_seconds() const {
@@ -61,5 +63,11 @@ std::optional<double> Pace::mean_images_per_second() const {
 }
 
 double Pace::training_seconds() const { return Span{start_, last_}.trained(); }
+
+double data_wait(const Pace::Reading& from, const Pace::Reading& to) {
+  const double trained = (to.now - from.now) - (to.paused - from.paused);
+  // Greater than 0: a coarse clock may not have advanced.
+  return (to.waited - from.waited) / std::max(trained, 1e-9);
+}
 
 }  // namespace bv

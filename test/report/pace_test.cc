@@ -80,6 +80,13 @@ TEST_CASE("pace: an interval is never one step, nor shorter than half a second")
   CHECK(*steps.pace.images_per_second() == Approx(kBatch / 0.001));
 }
 
+TEST_CASE("pace: evaluations do not count in the share of time that waits for data") {
+  const Pace::Reading from{20, 100, 7, 3};
+  CHECK(data_wait(from, {40, 102, 7, 4}) == Approx(0.5));
+  CHECK(data_wait(from, {40, 132, 37, 4}) == Approx(0.5));
+  CHECK(data_wait(from, {40, 100, 7, 3}) == 0);  // a clock that stands still
+}
+
 TEST_CASE("pace: the end of the run has no remaining time; a run of two steps has no speed") {
   Steps steps(0, 20);
   steps.run(20, 5);

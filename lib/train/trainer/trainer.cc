@@ -213,8 +213,10 @@ Exit Trainer::loop() {
       keep_bad_step(step, why, before);
     });
   }
-  wait_start_ = chrono_.now();
-  if (loader_) pace_.start(reading(first_step_));
+  if (loader_) {
+    logged_ = reading(first_step_);
+    pace_.start(logged_);
+  }
   release_large_tensors();  // of the start
   if (options_.before_first_step) options_.before_first_step();
   for (int64_t step = first_step_ + 1; step <= total_steps_; ++step) {
@@ -322,11 +324,9 @@ void Trainer::measure(int64_t step, const Plan& plan) {
       metrics_->measure(name, value);
     check_finite(step);
     if (recipe_.step->compares_states()) digest_ = recipe_.step->digest();
-    const double now = chrono_.now();
-    metrics_->measure("data_wait",
-                      (loader_->wait_seconds() - waited_) / std::max(now - wait_start_, 1e-9));
-    waited_ = loader_->wait_seconds();
-    wait_start_ = now;
+    const Pace::Reading now = reading(step);
+    metrics_->measure("data_wait", data_wait(logged_, now));
+    logged_ = now;
     measure_epochs_of_parts(step);
     if (recipe_.nan_rolls_back)
       metrics_->measure("rollbacks", static_cast<double>(earlier_.rollbacks.size()));

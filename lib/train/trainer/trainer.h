@@ -270,10 +270,10 @@ class Trainer {
   std::vector<std::set<std::string>> ran_;
   std::string stopped_early_;  // why the run ends before its last step; empty: it does not
   Pace pace_;
-  bool begun_ = false;                  // run.json describes this start
-  int64_t done_step_ = 0;               // the last step that has ended
-  double shown_ = 0;                    // time of the last progress line
-  double waited_ = 0, wait_start_ = 0;  // the loader's waiting time and the clock, last row
+  Pace::Reading logged_;   // at the last logged step, or before the first step
+  bool begun_ = false;     // run.json describes this start
+  int64_t done_step_ = 0;  // the last step that has ended
+  double shown_ = 0;       // time of the last progress line
 
   // What all ranks know after a step.
   double agreed_clock_ = 0;      // rank 0's clock before the step
