@@ -193,6 +193,36 @@ TEST_CASE("csv: splits", "[csv]") {
         "image, label, part");
 }
 
+TEST_CASE("csv: rows of all splits are not taken for training without a word", "[csv]") {
+  const CsvFolder folder;
+  const auto remarks = [&](const std::string& text, const std::string& rest = "") {
+    Names all;
+    for (const auto& [split, notes] : folder.data(text, rest)->file_notes())
+      for (const std::string& remark : notes.remarks) all.push_back(folder.local(remark));
+    return all;
+  };
+  const std::string text =
+      "image,label,split\nimages/a.jpg,1,train\nimages/b.jpg,1,Train\nimages/c.jpg,1,val\n";
+  const Names expected = {
+      "t.csv: 'split' names the split of each row, but all rows are used; add `split_column: "
+      "split` to take those of one split, or write `split: all` if you mean all"};
+  CHECK(remarks(text) == expected);
+  CHECK(remarks(text, "split: train[:2]\n") == expected);
+  CHECK(remarks(text, "split: all\n").empty());
+  CHECK(remarks(text, "split_column: split\n").empty());
+  // The same from the stored index.
+  const std::string file = folder.write("t.csv", text);
+  folder.age_file(file);
+  folder.open_file(file, "");
+  REQUIRE_FALSE(std::filesystem::is_empty(folder.cache.path()));
+  CHECK(folder.local(folder.open_file(file, "")->source().file_notes(1).remarks.at(0)) ==
+        expected[0]);
+  // A file for each split, and a column with another meaning.
+  CHECK(remarks("image,label,split\nimages/a.jpg,1,train\nimages/b.jpg,1,train\n").empty());
+  CHECK(remarks("image,label,split\nimages/a.jpg,1,x\nimages/b.jpg,1,y\n").empty());
+  CHECK(remarks("image,split\nimages/a.jpg,train\nimages/b.jpg,val\n", "label: split\n").empty());
+}
+
 TEST_CASE("csv: slices of a sorted file mix the classes", "[csv]") {
   const CsvFolder folder;
   std::string text = "image,label\n";

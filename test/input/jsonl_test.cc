@@ -135,6 +135,24 @@ TEST_CASE("jsonl: splits", "[jsonl]") {
         "t.jsonl:3:17: error: 'n' must be the name of a split");
 }
 
+TEST_CASE("jsonl: rows of all splits are not taken for training without a word", "[jsonl]") {
+  const JsonlFolder folder;
+  const auto remarks = [&](const std::string& text, const std::string& rest = "") {
+    Names lines = folder.data(text, rest)->source().file_notes(rest.empty() ? 1 : 0).remarks;
+    for (std::string& line : lines) line = folder.local(line);
+    return lines;
+  };
+  const std::string text = "{\"split\": \"train\"}\n{\"split\": \"test\"}\n";
+  CHECK(remarks(text) ==
+        Names{"t.jsonl: 'split' names the split of each row, but all rows are used; add "
+              "`split_column: split` to take those of one split, or write `split: all` if you mean "
+              "all"});
+  CHECK(remarks(text, "split: all\n").empty());
+  CHECK(remarks(text, "split_column: split\n").empty());
+  CHECK(remarks("{\"split\": 1}\n{\"split\": 2}\n").empty());
+  CHECK(remarks("{\"split\": [\"train\"]}\n{\"split\": [\"test\"]}\n").empty());
+}
+
 TEST_CASE("jsonl: rows that differ", "[jsonl]") {
   const JsonlFolder folder;
   const auto of = [&](const std::string& first, const std::string& second) {

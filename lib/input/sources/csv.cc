@@ -216,7 +216,7 @@ class CsvSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = "bvtrain csv 3";
+    std::string format = "bvtrain csv 4";
     const auto put = [&](const std::string& text) { format += " " + json_string(text); };
     put(settings_.path.value_or(""));
     put(settings_.split.value_or(""));

@@ -197,7 +197,7 @@ class JsonlSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = fmt::format("bvtrain jsonl 2 {} {} {}", start_, stop_.value_or(-1),
+    std::string format = fmt::format("bvtrain jsonl 3 {} {} {}", start_, stop_.value_or(-1),
                                      json_string(split_column().value_or("")));
     for (const auto& [key, folder] : file_keys_)
       format += fmt::format(" {} {}", json_string(key), json_string(folder));
@@ -278,6 +278,9 @@ class JsonlScan {
       }
       if (field.key == "label" && field.wholes.size() == 1) label_ = field.wholes[0];
       if (split_ && field.key == *split_) split_name_ = split_of(field);
+      const bool unused = !split_ && field.key == kUnusedSplit;
+      if (unused && field.type == JsonRowType{JsonScalar::text, false})
+        rows_.see_unused_split(field.texts[0]);
     }
     widen_keys(fields, row.line);
   }

@@ -9,6 +9,7 @@
 
 #include "lib/input/broken_files.h"
 #include "lib/input/path.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/input/sources/common/label_order.h"
 #include "lib/util/limits.h"
@@ -154,10 +155,16 @@ bool ManifestSource::sorted_by_class(size_t split) const {
   return in_order_of_classes(labels(split));
 }
 
-FileNotes ManifestSource::file_notes(size_t) const {
+FileNotes ManifestSource::file_notes(size_t split) const {
   FileNotes notes;
-  for (const std::string& remark : opened().index.remarks)
+  const auto add = [&](std::string_view remark) {
     notes.remarks.push_back(fmt::format("{}: {}", fname_, remark));
+  };
+  for (const std::string& remark : opened().index.remarks) add(remark);
+  if (opened().index.unused_split && splits().at(split) != "all") {
+    add("'split' names the split of each row, but all rows are used; add `split_column: split` to "
+        "take those of one split, or write `split: all` if you mean all");
+  }
   return notes;
 }
 
@@ -271,6 +278,14 @@ void ManifestRows::add_split(const std::optional<std::string>& name) {
                             limits::kSplits));
   }
   split_names_.push_back(*name);
+}
+
+void ManifestRows::see_unused_split(std::string_view value) {
+  if (index_.unused_split) return;
+  if (!unused_split_) unused_split_ = value;
+  unused_splits_differ_ |= value != *unused_split_;
+  unused_split_known_ |= is_split_name(value);
+  index_.unused_split = unused_splits_differ_ && unused_split_known_;
 }
 
 ManifestIndex ManifestRows::finish(std::string_view none) {

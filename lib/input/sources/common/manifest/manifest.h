@@ -29,6 +29,9 @@ inline constexpr KeyText kManifestKeys[] = {
      "Without it, all rows are one split, called train or all.",
      "split", "-"}};
 
+// The usual name of the column or key with the splits. If split_column is absent, it is a feature.
+inline constexpr std::string_view kUnusedSplit = "split";
+
 // A file that a row names.
 struct RowFile {
   size_t at = 0;       // the offset of the name in the row
@@ -126,6 +129,9 @@ class ManifestRows {
   // Adds the split of the row that was added last. nullopt: the row is broken, and belongs to the
   // split of the row before it.
   void add_split(const std::optional<std::string>& name);
+  // Looks at a value of kUnusedSplit. The index notes if such values look like splits: they differ,
+  // and one is a usual name of a split. A file whose rows all say `train` is one split.
+  void see_unused_split(std::string_view value);
   // Returns the index, so far without labels and layout. Throws Error(Exit::usage) if there are no
   // rows, and BrokenFiles if rows are broken, with a line for each of the first 20, unless
   // `keep_broken`. `none`: what to say if there are no rows.
@@ -135,7 +141,9 @@ class ManifestRows {
   std::string file_;
   bool keep_broken_;
   ManifestIndex index_;
-  std::vector<std::string> split_names_;  // in the order of their first rows
+  std::vector<std::string> split_names_;     // in the order of their first rows
+  std::optional<std::string> unused_split_;  // the first value of kUnusedSplit
+  bool unused_splits_differ_ = false, unused_split_known_ = false;
   std::vector<Error> problems_;
   size_t left_out_ = 0;  // problems
 };

@@ -16,6 +16,7 @@ std::string ManifestIndex::pack() const {
   packed.numbers(labels);
   packed.texts(class_names);
   packed.texts(remarks);
+  packed.number(unused_split ? 1 : 0);
   packed.text(layout);
   return packed.take();
 }
@@ -31,6 +32,7 @@ std::optional<ManifestIndex> ManifestIndex::unpack(std::string_view text) {
   index.labels = packed.numbers<int64_t>();
   index.class_names = packed.texts();
   index.remarks = packed.texts();
+  index.unused_split = packed.number() != 0;
   index.layout = packed.text();
   const size_t rows = index.rows();
   const auto fits = [&](const auto& values) { return values.empty() || values.size() == rows; };

@@ -19,7 +19,9 @@ struct ManifestIndex {
   std::vector<int64_t> labels;           // (rows,), or empty if there are no class numbers
   std::vector<std::string> class_names;
   std::vector<std::string> remarks;  // what the user should know about the file, one line each
-  std::string layout;                // what the rows hold, packed by the source
+  // Whether the rows name their splits in a column or key `split`, which split_column does not name.
+  bool unused_split = false;
+  std::string layout;  // what the rows hold, packed by the source
 
   size_t rows() const { return offsets.size(); }
   std::string pack() const;
