@@ -25,6 +25,17 @@ bool is_part_of_config(const std::string& data) {
   return data == "input" || data.starts_with("input.") || data.starts_with("evals.");
 }
 
+// If skipped.jsonl lists the example as one of the data set `name` of a mixture, returns its name
+// in that data set. Otherwise returns nullopt.
+std::optional<std::string> name_in_mixture(const std::string& data, const std::string& example,
+                                           std::string_view name) {
+  constexpr std::string_view kInput = "input.";
+  if (data != "input" || !name.starts_with(kInput)) return std::nullopt;
+  const std::string part = fmt::format("{}: ", name.substr(kInput.size()));
+  if (!example.starts_with(part)) return std::nullopt;
+  return example.substr(part.size());
+}
+
 // Where the examples of the entries are in a data set.
 struct Matches {
   std::vector<int64_t> indices;  // of examples in the list, ascending
@@ -116,9 +127,10 @@ std::shared_ptr<const Dataset> Quarantine::leave_out(std::shared_ptr<const Datas
   std::vector<const Entry*> own;
   std::set<std::string> others;
   for (const Entry& entry : entries_) {
-    if (entry.data != name && is_part_of_config(entry.data))
+    const auto in_mixture = name_in_mixture(entry.data, entry.example, name);
+    if (!in_mixture && entry.data != name && is_part_of_config(entry.data))
       others.insert(entry.data);
-    else if (lines.emplace(entry.example, own.size()).second)
+    else if (lines.emplace(in_mixture.value_or(entry.example), own.size()).second)
       own.push_back(&entry);
   }
   if (own.empty()) {

@@ -29,7 +29,7 @@ namespace bv {
 class TrainingData {
  public:
   struct Part {
-    std::string name;  // its key in `input.data`; "" if it is the only one
+    std::string name;  // its key in `input.data`; "" if that is the data set itself
     std::shared_ptr<const Dataset> data;
     std::shared_ptr<const Pipeline> pp;
     double weight = 1;

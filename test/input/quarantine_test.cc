@@ -134,6 +134,25 @@ TEST_CASE("entries of another data set are passed over; others that match nothin
             .data->size() == 11);
 }
 
+TEST_CASE("the skipped examples of a mixture leave the data set that their names begin with") {
+  const auto skipped = [](const std::string& example) {
+    return fmt::format(
+        "{{\"data\": \"input\", \"step\": 3, \"example\": \"{}\", \"reason\": "
+        "\"truncated PNG\", \"files\": [\"3.png\", \"3.mask\"]}}\n",
+        example);
+  };
+  const std::string list = skipped("own: train/3.png") + skipped("public: train/5.png");
+  const Rest rest = leave_out(list, "input.own");
+  REQUIRE(rest.data->size() == 11);
+  CHECK(names_of(*rest.data)[3] == "train/4.png");
+  CHECK(rest.warnings ==
+        std::vector<std::string>{
+            "x.yaml:1:13: warning: quarantine: 1 of 12 examples of input.own is left out"});
+  CHECK(refusal(list, "input.public").starts_with("bad.jsonl:2: error: 'public: train/5.png' "));
+  CHECK(leave_out(list, "input.o").data->size() == 12);
+  CHECK(leave_out(list, "evals.own").data->size() == 12);
+}
+
 TEST_CASE("a list whose examples name other files now is refused") {
   using Files = std::vector<std::string>;
   const std::string fits = line("input", 3, Files{"3.png", "3.mask"}) + line("input", 4, Files{}) +

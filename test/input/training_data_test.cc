@@ -153,8 +153,10 @@ TEST_CASE("the batches of a mixture do not depend on threads or ranks", "[mixtur
 }
 
 TEST_CASE("a failing example of a mixture is named with its data set", "[mixture]") {
+  const bool alone = GENERATE(false, true);  // the other data sets have no share
   std::vector<TrainingData::Part> parts;
   for (const char* name : {"good", "bad"}) {
+    if (alone && std::string(name) == "good") continue;
     const auto source = std::make_shared<FakeSource>(40);
     if (std::string(name) == "bad") {
       source->on_read = [](int64_t index) {

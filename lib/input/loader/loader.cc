@@ -362,8 +362,9 @@ bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
       return attempt == 0;
     } catch (...) {
       ExampleFailure failure = current_failure(part, pick.index);
-      if (data->is_mixture())  // two data sets may both have a "train row 17"
-        failure.name = data->parts()[pick.part].name + ": " + failure.name;
+      // Two data sets may both have a "train row 17".
+      if (const std::string& name = data->parts()[pick.part].name; !name.empty())
+        failure.name = name + ": " + failure.name;
       failure.row = row;
       failure.attempt = attempt;
       if (!failure.fatal && attempt == kMaxReplacements) {
