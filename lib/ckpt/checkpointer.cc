@@ -407,7 +407,7 @@ std::optional<Restored> Checkpointer::peek(const std::string& given, bool resume
     try {
       Manifest manifest = read_manifest(folder);
       if (resumes) check_resumable(manifest.meta);
-      return Restored{manifest.step, folder, {}, std::move(manifest.meta)};
+      return Restored{manifest.step, folder, {}, std::move(manifest.meta), {}, manifest.keep};
     } catch (const Error&) {
       // latest() and load() report what is wrong with it.
     }

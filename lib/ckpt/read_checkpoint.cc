@@ -58,7 +58,7 @@ class CheckpointReader {
       : folder_(folder), manifest_(std::move(manifest)), options_(options) {}
 
   Restored read(Chunks chunks) {
-    restored_ = {manifest_.step, folder_, {}, std::move(manifest_.meta)};
+    restored_ = {manifest_.step, folder_, {}, std::move(manifest_.meta), {}, manifest_.keep};
     for (const auto& [name, layout] : manifest_.pieced)
       restored_.pieced[name] = {layout.shape, layout.strides};
     for (const Manifest::File& file : manifest_.files) {

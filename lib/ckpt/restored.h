@@ -19,6 +19,7 @@ struct Restored {
   nlohmann::json meta;
   // With ShardedAs::pieces: the sharded tensors, and those of which only a range was wanted.
   PiecedTensors pieced = {};
+  bool keep = false;  // Manifest::keep
 };
 
 // How sharded tensors are returned: assembled in memory, in Restored::tensors, or as the pieces

@@ -294,13 +294,23 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
     CHECK(contains(done, fmt::format("{}\nstopped early: test/loss has not improved on ", step)));
     CHECK(contains(done, " of step 0\n"));
   };
-  // Killed while the last evaluators run: the third arrival at step 6.
-  const Finished killed = f.train_with({"lr=0.0"}, {{"BVTRAIN_CRASH_AT", "eval.rank0:6"}});
-  CHECK(killed.code == 137);
+  {  // Killed while the last evaluator runs, when the checkpoint is committed.
+    Child child(f.args({"--set", "lr=0.0"}), {{"BVTRAIN_SLEEP_AT", "eval.rank0:6:60"}});
+    REQUIRE(wait_for_file(f.step(6)));
+    child.kill(SIGKILL);
+    CHECK(child.wait().code == 137);
+  }
+  REQUIRE(manifest_of(f.step(6)).at("meta").at("due_evals") == std::vector<std::string>{"late"});
+  const auto saved = fs::last_write_time(f.step(6) + "/manifest.json");
   const Finished stopped = f.train_with({"lr=0.0"});
   INFO(stopped.err);
   REQUIRE(stopped.code == 0);
   stopped_at(6, true);
+  // What had been done before the kill is not done again.
+  CHECK(contains(stopped.err, "[6] late/"));
+  CHECK_FALSE(contains(stopped.err, "[6] test/"));
+  CHECK(metric_rows(f.workdir).back().contains("test/loss"));
+  CHECK(fs::last_write_time(f.step(6) + "/manifest.json") == saved);
   const auto result = nlohmann::json::parse(read_text(f.workdir + "/result.json"));
   CHECK(result.at("status") == "finished");
   CHECK(contains(result.at("reason"), "stopped early: test/loss"));

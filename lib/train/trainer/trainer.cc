@@ -15,6 +15,7 @@
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
+#include "lib/util/json_text.h"
 #include "lib/util/signals.h"
 
 namespace bv {
@@ -22,6 +23,8 @@ namespace {
 
 constexpr double kProgressInterval = 0.2;  // seconds
 constexpr int64_t kImages = 16;            // of a batch, for log_images_*
+// Begins the name of the time that an evaluator took, which every finished one has in the row.
+constexpr std::string_view kEvalSeconds = "z/secs/eval/";
 
 }  // namespace
 
@@ -192,10 +195,23 @@ void Trainer::finish_interrupted_row() {
                                         : job.due && (*job.due)(first_step_, agreed_now());
     if (due) due_evals_.insert(job.name);
   }
-  const std::set<std::string> ran = due_evals_;
+  std::set<std::string> ran = due_evals_;
   run_due_evals(first_step_);
-  if (select(first_step_, ran)) finish_early(first_step_, ran);
+  if (select(first_step_, ran)) {
+    ran.merge(evals_in_interrupted_row());
+    finish_early(first_step_, ran);
+  }
   metrics_->end_row();
+}
+
+// Returns the names of the evaluators that had run before the save. All ranks call it together:
+// only rank 0 has the row.
+std::set<std::string> Trainer::evals_in_interrupted_row() {
+  std::set<std::string> names;
+  for (const auto& [name, value] : interrupted_row_)
+    if (name.starts_with(kEvalSeconds)) names.insert(name.substr(kEvalSeconds.size()));
+  const nlohmann::json mine = names;
+  return nlohmann::json::parse(group_.gather_text(json_text(mine), "evaluators").at(0));
 }
 
 Exit Trainer::loop() {
@@ -391,7 +407,7 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
     metrics_->measure(values.back().first, value);
   };
   const double began = chrono_.now();
-  chrono_.time("z/secs/eval/" + job.name, [&] {
+  chrono_.time(std::string(kEvalSeconds) + job.name, [&] {
     const auto weights = job.ema ? recipe_.step->use_ema() : nullptr;
     try {
       job.evaluator->run(context, emit);

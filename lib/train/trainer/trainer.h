@@ -156,6 +156,7 @@ class Trainer {
   // The loop (trainer.cc).
   void initial_row();
   void finish_interrupted_row();
+  std::set<std::string> evals_in_interrupted_row();
   Exit loop();
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
@@ -260,7 +261,7 @@ class Trainer {
   // The current step.
   int64_t step_ = 0;                 // the last one begun
   int64_t saved_step_ = -1;          // the last one saved
-  int64_t kept_step_ = -1;           // the last one that this start has saved with Save::keep
+  int64_t kept_step_ = -1;           // the last one saved with Save::keep
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_, images_due_;

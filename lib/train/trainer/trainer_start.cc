@@ -54,6 +54,7 @@ void Trainer::restore() {
       take_changes(*found);
       resumed_here_ = true;
       saved_step_ = first_step_;
+      if (found->keep) kept_step_ = first_step_;
       return;
     }
   }
@@ -150,6 +151,7 @@ void Trainer::broadcast_start() {
                                {"examples_left_out", left_out_},
                                {"skipped_steps", skipped_steps_},
                                {"saved_step", saved_step_},
+                               {"kept_step", kept_step_},
                                {"start", start_},
                                {"interrupted_evals", evals},
                                {"now", chrono_.now()},
@@ -166,6 +168,7 @@ void Trainer::broadcast_start() {
   left_out_ = shared.at("examples_left_out");
   skipped_steps_ = shared.at("skipped_steps");
   saved_step_ = shared.at("saved_step");
+  kept_step_ = shared.at("kept_step");
   start_ = shared.at("start");
   start_folder_ = group_.gather_text(start_folder_, "start folder").at(0);
   interrupted_evals_.reset();
