@@ -8,8 +8,9 @@
 namespace bv {
 namespace {
 
-// Extra columns that are decoded on each side of a window and dropped: chroma upsampling uses the
-// neighbouring chroma sample.
+// Extra columns that are decoded on each side of a window and dropped. Fancy upsampling doubles the
+// columns and uses the next chroma sample on either side, so it needs two columns. The rows above
+// and below, which it needs too, are left to jpeg_skip_scanlines().
 constexpr JDIMENSION kMargin = 4;
 
 size_t bytes_left(j_common_ptr info) {
@@ -112,13 +113,25 @@ void JpegDecoder::start(const JpegOutput& output) {
     info_.out_color_space = output.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   }
   jpeg_start_decompress(&info_);
-  if (output.height == 0) return;
+  if (output.height == 0 || estimates_coefficients()) return;
   JDIMENSION width = output.width;
   first_column_ = output.x - std::min<JDIMENSION>(output.x, kMargin);
   width =
       std::min<JDIMENSION>(info_.output_width, output.x + output.width + kMargin) - first_column_;
   jpeg_crop_scanline(&info_, &first_column_, &width);
   if (output.y > 0) jpeg_skip_scanlines(&info_, output.y);
+}
+
+// Returns whether the file is progressive and lacks scans, so that libjpeg estimates coefficients
+// from the blocks around. Of a window, it would not use the blocks on the left. Call it after
+// jpeg_start_decompress(), which reads all scans.
+bool JpegDecoder::estimates_coefficients() const {
+  if (info_.coef_bits == nullptr) return false;
+  for (int component = 0; component < info_.num_components; ++component) {
+    for (int i = 1; i < DCTSIZE2; ++i)
+      if (info_.coef_bits[component][i] != 0) return true;
+  }
+  return false;
 }
 
 bool JpegDecoder::decode(const JpegOutput& output, uint8_t* pixels) {
@@ -135,14 +148,14 @@ bool JpegDecoder::decode(const JpegOutput& output, uint8_t* pixels) {
                                       info_.output_width * info_.output_components, 1);
   }
   while (info_.output_scanline < end) {
-    const JDIMENSION line = info_.output_scanline - output.y;
-    uint8_t* target = pixels + line * columns * output.channels;
+    const JDIMENSION line = info_.output_scanline;
     if (direct) {
-      JSAMPROW row = target;
+      JSAMPROW row = pixels + line * columns * output.channels;
       jpeg_read_scanlines(&info_, &row, 1);
     } else {
       jpeg_read_scanlines(&info_, row_, 1);
-      copy_row(output, target);
+      if (line >= output.y)
+        copy_row(output, pixels + (line - output.y) * columns * output.channels);
     }
   }
   jpeg_abort_decompress(&info_);

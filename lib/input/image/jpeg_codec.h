@@ -50,6 +50,7 @@ class JpegDecoder {
 
  private:
   void start(const JpegOutput& output);
+  bool estimates_coefficients() const;
   void copy_row(const JpegOutput& output, uint8_t* target) const;
 
   const uint8_t* data_;

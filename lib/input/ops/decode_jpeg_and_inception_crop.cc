@@ -27,10 +27,9 @@ constexpr KeyText kExifKeys[] = {
      "", "-"}};
 const KeyTable keys(
     "pp: decode_jpeg_and_inception_crop",
-    {"Same as \"decode|inception_crop\", but faster: it decodes little more than the crop of a "
-     "JPEG file. It changes 'image' from the bytes of a JPEG, PNG or WebP file (1-d uint8) to "
-     "(height, width, 3) uint8. Values differ from those of the two ops by up to 2 of 255 levels. "
-     "PNG and WebP files are decoded in full.",
+    {"Gives the same values as \"decode|inception_crop\", but faster: it decodes little more than "
+     "the crop of a JPEG file. It changes 'image' from the bytes of a JPEG, PNG or WebP file (1-d "
+     "uint8) to (height, width, 3) uint8. PNG and WebP files are decoded in full.",
      "decode_jpeg_and_inception_crop(224)", "pp/ops_image.py get_decode_jpeg_and_inception_crop"},
     {}, kCropSizeKeys, kCropAreaKeys, kRatioKeys, resize_option_key_texts("bilinear", "false"),
     kExifKeys, in_out_key_texts());
@@ -70,8 +69,8 @@ class DecodeJpegAndInceptionCrop : public Op {
     example[keys_.out] = size_ ? resized(image) : image;
   }
 
-  // A window of the whole image is bit-identical to a window that is decoded alone, because
-  // JpegDecoder decodes a margin around it.
+  // A window of the whole image is bit-identical to a window that is decoded alone
+  // (decode_jpeg_crop()).
   std::optional<Decoding> decodes() const override {
     return Decoding{keys_.in, 3, /*precise=*/false, exif_};
   }
