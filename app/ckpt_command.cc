@@ -182,7 +182,7 @@ Exit average(const Arguments& arguments) {
     throw Error(Exit::usage, "bvtrain ckpt average", "give --steps or --last");
   const std::string format = choose_format(arguments.output, arguments.format,
                                            {{"npz", ".npz"}, {"safetensors", ".safetensors"}});
-  check_output_folder(arguments.output);
+  check_output_file(arguments.output);
   refuse_remote_path(given.path);
   const CkptFolder ckpt = CkptFolder::at(given.path);
   const std::vector<int64_t> steps =

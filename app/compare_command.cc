@@ -5,14 +5,15 @@
 #include <cstdlib>
 
 #include "app/commands.h"
+#include "app/output_format.h"
 #include "app/standard_output.h"
+#include "lib/ckpt/file_writer.h"
 #include "lib/compare/comparison.h"
 #include "lib/compare/comparison_data.h"
 #include "lib/compare/comparison_page.h"
 #include "lib/compare/comparison_text.h"
 #include "lib/compare/find_runs.h"
 #include "lib/report/log.h"
-#include "lib/util/file.h"
 
 namespace bv {
 namespace {
@@ -39,6 +40,7 @@ CompareOptions options_of(const Arguments::Compare& given) {
 
 Exit compare_command(const Arguments& arguments) {
   const Arguments::Compare& given = arguments.compare;
+  check_output_file(given.html, "--html");
   std::vector<std::string> warnings;
   std::vector<RunRecord> runs;
   for (const std::string& workdir : find_runs(given.paths, warnings)) {
@@ -52,7 +54,7 @@ Exit compare_command(const Arguments& arguments) {
   comparison.warnings.insert(comparison.warnings.begin(), warnings.begin(), warnings.end());
 
   if (!given.html.empty()) {
-    write_file_atomically(given.html, comparison_page(comparison));
+    replace_file(given.html, [&](FileWriter& file) { file.write(comparison_page(comparison)); });
     log::info("Wrote the curves and the table of {} runs to {}", comparison.runs.size(),
               given.html);
   }

@@ -26,8 +26,6 @@
 namespace bv {
 namespace {
 
-constexpr const char* kStandardOutput = "-";
-
 // The data sets that the command line names.
 struct ChosenData {
   Config config;
@@ -72,7 +70,7 @@ std::vector<OpenedData> open_all(const ChosenData& data, const OpenOptions& opti
 }
 
 Exit check(const Arguments& arguments) {
-  check_output_folder(arguments.output);
+  check_output_file(arguments.output, "--output", StandardOutput::possible);
   const ChosenData data = choose_data(arguments);
   const std::vector<OpenedData> opened =
       open_all(data, {.keep_broken = true, .pp = arguments.data.pp, .threads = data.threads});

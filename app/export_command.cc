@@ -41,7 +41,7 @@ Exit export_command(const Arguments& arguments) {
                                             {"safetensors", ".safetensors"},
                                             {"timm", ".safetensors"},
                                             {"onnx", ".onnx"}});
-  check_output_folder(arguments.output);
+  check_output_file(arguments.output);
   TrainedModel trained = load(arguments);
   trained.card.version = BV_VERSION;
   export_weights(trained, format, arguments.output);

@@ -1,9 +1,13 @@
 #include "app/output_format.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
+#include "lib/util/file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -33,12 +37,20 @@ std::string choose_format(const std::string& output, const std::string& given,
                           suffix, join(meant, " or "), wanted->suffix));
 }
 
-void check_output_folder(const std::string& output) {
-  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+void check_output_file(const std::string& file, const std::string& flag, StandardOutput dash) {
+  if (file.empty() || file == kStandardOutput) return;
+  const std::string given = flag + " " + file;
+  struct stat info {};
+  if (::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    const bool stream = dash == StandardOutput::possible && !S_ISDIR(info.st_mode);
+    throw Error(Exit::usage, given,
+                fmt::format("{}{}", kind_text(info.st_mode),
+                            stream ? fmt::format("; `{} -` is standard output", flag) : ""));
+  }
+  const std::filesystem::path folder = std::filesystem::path(link_target(file)).parent_path();
   std::error_code ignored;
   if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
-  throw Error(Exit::usage, "--output " + output,
-              fmt::format("there is no folder '{}'", folder.string()));
+  throw Error(Exit::usage, given, fmt::format("there is no folder '{}'", folder.string()));
 }
 
 }  // namespace bv

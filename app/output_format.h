@@ -16,7 +16,14 @@ struct OutputFormat {
 std::string choose_format(const std::string& output, const std::string& given,
                           const std::vector<OutputFormat>& known);
 
-// Throws Error(Exit::usage) if the folder of the file is missing: before anything is computed.
-void check_output_folder(const std::string& output);
+inline constexpr const char* kStandardOutput = "-";  // the name of standard output in --output
+// Whether a command can write to standard output instead: `--output -`.
+enum class StandardOutput { impossible, possible };
+
+// Before anything is computed: throws Error(Exit::usage) if the folder of `file` is missing, or if
+// `file` is a pipe, a device or a folder, which a new file would replace. `flag` is for messages.
+// An empty name and "-" pass.
+void check_output_file(const std::string& file, const std::string& flag = "--output",
+                       StandardOutput dash = StandardOutput::impossible);
 
 }  // namespace bv

@@ -18,7 +18,6 @@
 namespace bv {
 namespace {
 
-constexpr const char* kStandardOutput = "-";
 constexpr int64_t kTopInFiles = 5;  // classes per image unless --top says
 
 [[noreturn]] void refuse(const std::string& where, const std::string& why) {
@@ -123,11 +122,10 @@ std::unique_ptr<PredictionText> text_of(const std::string& format, int64_t top) 
 Exit predict_command(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_flags(arguments, format);
-  if (arguments.output != kStandardOutput) {
-    check_output_folder(arguments.output);
-    check_output_is_no_input(arguments);
-  }
   const bool arrays = format == "npz";
+  check_output_file(arguments.output, "--output",
+                    arrays ? StandardOutput::impossible : StandardOutput::possible);
+  if (arguments.output != kStandardOutput) check_output_is_no_input(arguments);
   const c10::Device device = use_one_device(arguments.devices, "predict");
   const PredictModel model =
       open_predict_model({arguments.workdir, arguments.weights, arguments.config,

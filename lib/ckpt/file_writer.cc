@@ -98,13 +98,14 @@ void FileWriter::finish() {
 }
 
 void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write) {
-  const std::string temporary = temporary_name(file);
+  const std::string target = link_target(file);
+  const std::string temporary = temporary_name(target);
   const DeletedOnSignal guard(temporary);
   try {
     FileWriter out(temporary);
     write(out);
     out.finish();
-    rename_durably(temporary, file);
+    rename_durably(temporary, target);
   } catch (const Error& error) {
     ::unlink(temporary.c_str());
     if (error.where() != temporary) throw;

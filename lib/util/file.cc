@@ -133,6 +133,18 @@ void refuse_special_file(const std::string& file) {
   throw Error(Exit::storage, file, fmt::format("cannot write: {}", kind_text(info.st_mode)));
 }
 
+std::string link_target(const std::string& file) {
+  constexpr int kMostLinks = 40;  // as in Linux; opening a ring of links fails
+  std::filesystem::path path = file;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const std::filesystem::path next = std::filesystem::read_symlink(path, error);
+    if (error) break;
+    path = path.parent_path() / next;  // `next` alone, if it is absolute
+  }
+  return path.string();
+}
+
 std::string put_aside(const std::string& file, std::string_view content) {
   std::string name = file + std::string(kAsideSuffix);
   for (int i = 2; file_exists(name); ++i) name = fmt::format("{}{}-{}", file, kAsideSuffix, i);

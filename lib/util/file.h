@@ -40,6 +40,10 @@ void write_file_atomically(const std::string& file, std::string_view content, bo
 // other than a regular file has this name: opening a pipe for writing would wait for a reader.
 void refuse_special_file(const std::string& file);
 
+// Returns the file to which the symbolic link `file` leads, over any number of links; it may not
+// exist yet. Returns `file` itself if it is no link.
+std::string link_target(const std::string& file);
+
 // Keeps the content of a damaged file that is about to be replaced, as "<file>.damaged" or, if that
 // exists, "<file>.damaged-2" and so on. Returns that name. Throws Error(Exit::storage).
 std::string put_aside(const std::string& file, std::string_view content);

@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <filesystem>
 #include <vector>
 
 #include "lib/util/mapped_file.h"
@@ -115,6 +116,30 @@ TEST_CASE("errors of replace_file name the file, not the temporary one") {
   CHECK(message("a.npz", "source") == "source: error: is damaged");
   CHECK(message("a.npz", "") == "");
   CHECK(read_text(folder / "a.npz") == "x");
+}
+
+TEST_CASE("replace_file keeps a symbolic link and replaces the file to which it leads") {
+  const TempFolder folder;
+  const auto replace = [&](const std::string& name, const std::string& content) {
+    replace_file(folder / name, [&](FileWriter& out) { out.write(content); });
+  };
+  std::filesystem::create_directory(folder / "other");
+  replace("other/file", "old");
+  std::filesystem::create_symlink("other/second", folder / "first");  // relative to the folder
+  std::filesystem::create_symlink(folder / "other/file", folder / "other/second");
+  replace("first", "new");
+  CHECK(std::filesystem::is_symlink(folder / "first"));
+  CHECK(std::filesystem::is_symlink(folder / "other/second"));
+  CHECK_FALSE(std::filesystem::is_symlink(folder / "other/file"));
+  CHECK(read_text(folder / "other/file") == "new");
+
+  std::filesystem::create_symlink("other/absent", folder / "dangling");
+  replace("dangling", "x");
+  CHECK(std::filesystem::is_symlink(folder / "dangling"));
+  CHECK(read_text(folder / "other/absent") == "x");
+  // No temporary file is left.
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 3);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "other"), {}) == 3);
 }
 
 }  // namespace bv::test

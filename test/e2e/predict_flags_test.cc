@@ -1,4 +1,7 @@
-// Flags of bvtrain predict and export that contradict each other, by exact messages.
+// Flags of bvtrain predict and export that contradict each other, and output files that no command
+// may replace, by exact messages.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -74,6 +77,43 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
         "--format onnx --output " + to("x.safetensors") +
             ": error: the suffix .safetensors means safetensors or timm; name the file *.onnx, or "
             "leave --format out\n");
+}
+
+TEST_CASE("an output file never replaces a pipe or a folder") {
+  TempFolder dir;
+  const std::string pipe = dir / "pipe", folder = dir / "folder";
+  REQUIRE(::mkfifo(pipe.c_str(), 0666) == 0);
+  std::filesystem::create_directory(folder);
+  const auto refused = [&](std::vector<std::string> args, const std::string& flag,
+                           const std::string& file) {
+    args.insert(args.end(), {flag, file});
+    const Finished finished = run(args);
+    INFO(args[0]);
+    CHECK(finished.code == 2);
+    CHECK(finished.out.empty());
+    CHECK(std::filesystem::is_fifo(pipe));
+    CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 2);
+    const std::string place = flag + " " + file + ": error: ";
+    CHECK(finished.err.starts_with(place));
+    return finished.err.substr(std::min(place.size(), finished.err.size()));
+  };
+  using Words = std::vector<std::string>;
+  const Words predict = {"predict", "--weights", "m.npz", "a.jpg", "--format"};
+  const auto with_format = [&](const std::string& format) {
+    Words words = predict;
+    words.push_back(format);
+    return words;
+  };
+  const std::string no_file = "is a pipe, not a file\n";
+  const std::string dash = "is a pipe, not a file; `--output -` is standard output\n";
+  CHECK(refused(with_format("csv"), "--output", pipe) == dash);
+  CHECK(refused(with_format("csv"), "--output", folder) == "is a folder\n");
+  CHECK(refused(with_format("npz"), "--output", pipe) == no_file);
+  CHECK(refused({"data", "check", folder}, "--output", pipe) == dash);
+  CHECK(refused({"export", "--workdir", "w", "--format", "npz"}, "--output", pipe) == no_file);
+  CHECK(refused({"ckpt", "average", "w", "--last", "2", "--format", "npz"}, "--output", pipe) ==
+        no_file);
+  CHECK(refused({"compare", "w"}, "--html", pipe) == no_file);
 }
 
 }  // namespace bv::test
