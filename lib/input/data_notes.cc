@@ -123,7 +123,7 @@ std::vector<std::string> data_notes(const Dataset& data, const Pipeline& pp) {
 
 std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trained) {
   const std::vector<std::string>& names = data.class_names();
-  if (trained.empty() || names.empty()) return "";
+  if (trained.empty()) return "";
   const auto name_of = [&](int64_t label) {
     const bool named = label >= 0 && label < std::ssize(names);
     return named ? names[label] : fmt::format("{}", label);
@@ -143,8 +143,9 @@ std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trai
   if (untrained.empty()) return "";
   return fmt::format(
       "{} of {} examples are of classes without a training example, which the model "
-      "cannot learn: {}; add training examples, or correct the names",
-      examples, data.size(), short_list(untrained));
+      "cannot learn: {}; add training examples, or correct the {}",
+      examples, data.size(), short_list(untrained),
+      names.empty() ? "labels (do both data sets count classes from the same number?)" : "names");
 }
 
 std::vector<std::string> sampled_notes(const Dataset& data, const Pipeline& pp) {

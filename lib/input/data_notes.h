@@ -21,8 +21,8 @@ std::vector<std::string> split_notes(const std::string& split, const FileNotes& 
                                      const Pipeline& pp);
 
 // Returns a one-line warning if evaluation data have examples of classes that are not in `trained`,
-// the labels of the training data. Empty if there are none, or if the labels or the names of the
-// classes are not known.
+// the labels of the training data. Empty if there are none, or if the labels are not known. Without
+// class names the labels must be class numbers.
 std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trained);
 
 // Reads up to 16 examples and returns one line for each thing that the ops do not use of their

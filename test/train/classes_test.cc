@@ -118,6 +118,24 @@ TEST_CASE("a class that only the validation rows of a csv file have is warned of
                              "the model cannot learn: c; add"));
 }
 
+TEST_CASE("class numbers that only the evaluator's data have are warned of") {
+  const TempFolder folder;
+  folder.write("1.jpg", flat_jpeg(90));
+  const auto csv = [&](const std::string& name, const std::vector<int>& labels) {
+    std::string text = "image,label\n";
+    for (const int label : labels) text += fmt::format("1.jpg,{}\n", label);
+    return "{name: csv, split: all, fname: " + folder.write(name, text) + "}";
+  };
+  const std::string from_one = csv("train.csv", {1, 2, 3}), from_zero = csv("val.csv", {0, 1, 2});
+  const Lines found = warnings_of(config_of(from_one, from_zero));
+  REQUIRE(found.size() == 1);
+  CHECK_THAT(found[0],
+             Catch::EndsWith("1 of 3 examples are of classes without a training example, which the "
+                             "model cannot learn: 0; add training examples, or correct the labels "
+                             "(do both data sets count classes from the same number?)"));
+  CHECK(warnings_of(config_of(from_one, csv("same.csv", {3, 1}))).empty());
+}
+
 TEST_CASE("in a mixture, data without class names before data with names has the same classes") {
   const TempFolder folder;
   for (int label = 0; label < 12; ++label)

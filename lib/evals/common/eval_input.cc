@@ -74,7 +74,9 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
       auto opened = open(classes);
       if (quarantine) opened = quarantine->leave_out(opened, name, threads);
       for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
-      if (classes && pp->uses_data_labels()) {
+      // Labels without names may be numbers to predict, unless onehot() takes them.
+      const bool have_classes = !opened->class_names().empty() || pp->class_count();
+      if (classes && have_classes && pp->uses_data_labels()) {
         if (const std::string line = untrained_classes(*opened, classes->trained); !line.empty())
           data.warn({}, line);
       }
