@@ -72,7 +72,7 @@ top | val validation valid test eval evaluation evaluators evaluator | evals | w
 top | metrics metric | evals | evaluators measure: 'evals: {val: {type: classification, ...}}' gives
     'val/prec@1' and 'val/loss'
 top | train_split split | input.data.split | write 'input: {data: {split: ...}}'
-top | pp pp_train preprocessing preprocess augmentations augmentation transforms transform augment aug
+top | pp_train preprocessing preprocess augmentations augmentation transforms transform augment aug
     data_augmentation | input.pp | preprocessing is one string here, 'input.pp': "flip_lr|..."
 top | randaug randaugment auto_augment rand_augment | input.pp | this is an op of 'input.pp' here:
     "...|randaug(2, 10)|..."
@@ -231,6 +231,7 @@ flag | override overrides opts | - | '--set KEY=VALUE' replaces a value of the c
 flag | eval evaluate eval_only test test_only validate | - | 'bvtrain eval --workdir DIR' evaluates the
     checkpoints of a run, and 'bvtrain predict --workdir DIR' applies the newest one to data
 flag | model arch | model_name | -
+flag | pp | input.pp | -
 flag | debug check validate_only | - | '--dry-run' checks everything and writes nothing
 flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain eval --workdir DIR --follow' evaluates during
     training, and 'bvtrain predict' applies a checkpoint to data

@@ -141,6 +141,7 @@ TEST_CASE("flags of other trainers") {
   CHECK(familiar_flag("--epochs").ours == "total_epochs");
   CHECK(familiar_flag("--batch-size").ours == "input.batch_size");
   CHECK(familiar_flag("--lr").ours == "lr");
+  CHECK(familiar_flag("--pp").ours == "input.pp");
   CHECK(familiar_flag("--output_dir").advice == "the folder of a run is '--workdir DIR'");
   CHECK(familiar_flag("--jaxline_mode").ours.empty());
   CHECK(familiar_flag("--jaxline_mode").advice.starts_with("one run trains and evaluates"));
