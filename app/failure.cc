@@ -8,6 +8,7 @@
 
 #include "lib/device/out_of_memory.h"
 #include "lib/distributed/group.h"
+#include "lib/report/console.h"
 #include "lib/report/log.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -48,7 +49,7 @@ int fail(const Failure& failure) {
   log::clear_progress();
   log::flush();
   std::fflush(stdout);  // they may be the same file: what was printed before comes first
-  std::fprintf(stderr, "%s\n", failure.line.c_str());
+  console::write(failure.line + "\n");
   abort_group(failure.code, failure.line);  // does not return in a group
   return static_cast<int>(failure.code);
 }

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "lib/config/duration.h"
+#include "lib/report/console.h"
 #include "lib/report/muted.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -29,10 +30,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 
 constexpr std::string_view kYellow = "\033[33m", kReset = "\033[0m", kEraseLine = "\r\033[K";
-
-void write_stderr(std::string_view bytes) {
-  write_all(STDERR_FILENO, bytes);  // if this fails, it cannot be reported
-}
 
 bool wants_terminal() {
   const char* no_color = std::getenv("NO_COLOR");
@@ -89,25 +86,53 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     watched_ = true;
     std::thread([this] { watch(); }).detach();  // the sink is never destroyed
   }
+  // From now on does not wait for a reader of standard error: `file` has all lines.
+  void drop_when_stalled(const std::string& file) {
+    console::drop_when_stalled();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    file_ = file;
+  }
   void clear() {
     const std::lock_guard<std::mutex> lock(mutex_);
     progress_.clear();
-    if (!line_.empty()) write_stderr(kEraseLine);
+    if (!line_.empty()) console::write(kEraseLine);
     line_.clear();
   }
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t formatted;
-    formatter_->format(message, formatted);
-    std::string text(formatted.data(), formatted.size());
-    if (live_) paint(text);
-    write_stderr(line_.empty() ? text : fmt::format("{}{}{}", kEraseLine, text, line_));
-    written_ = Clock::now();
+    if (!show(message)) ++dropped_;
   }
   void flush_() override {}
 
  private:
+  // Returns false if standard error does not take the line.
+  bool show(const spdlog::details::log_msg& message) {
+    std::string text;
+    if (dropped_ > 0) {
+      text =
+          line_of({"console", spdlog::level::warn,
+                   fmt::format("warning: {} missing here, because standard error was not read{}",
+                               dropped_ == 1 ? "1 line is" : fmt::format("{} lines are", dropped_),
+                               file_.empty() ? ""
+                                             : "; " + printable(file_, std::string::npos) +
+                                                   " has all lines")});
+    }
+    text += line_of(message);
+    written_ = Clock::now();
+    if (!console::write(line_.empty() ? text : fmt::format("{}{}{}", kEraseLine, text, line_)))
+      return false;
+    dropped_ = 0;
+    return true;
+  }
+  // Returns a message with its time stamp.
+  std::string line_of(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    std::string text(formatted.data(), formatted.size());
+    if (live_) paint(text);
+    return text;
+  }
   static void paint(std::string& text) {
     for (const std::string_view word : {"NOTE:", "warning:"}) {
       // Only directly after the stamp, where write_note() and write_warning() put the word.
@@ -125,7 +150,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     const std::string clean = printable(text, std::string::npos);
     // A line as wide as the terminal would wrap and could not be erased again.
     line_ = cut(clean, terminal_width() - 1);
-    write_stderr(fmt::format("\r{}\033[K", line_));
+    console::write(fmt::format("\r{}\033[K", line_));
   }
 
   // The thread that ends a long silence.
@@ -149,13 +174,15 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
       text += fmt::format("  (unchanged for {})",
                           duration_text(std::chrono::duration<double>(unchanged).count()));
     }
-    sink_it_({"console", spdlog::level::info, text});
+    show({"console", spdlog::level::info, text});
   }
 
   static constexpr size_t kStampWidth = 15;  // "I1121 09:30:01 "
   bool live_ = false;
   std::string line_;         // the live line on the screen; empty if there is none
   Clock::time_point drawn_;  // when it was drawn
+  int64_t dropped_ = 0;      // lines of the log that standard error did not take
+  std::string file_;         // the log file, which has them
 
   // Used if there is no live line:
   Clock::duration longest_silence_ = kLongestSilence;
@@ -239,6 +266,7 @@ void open_file(const std::string& file) {
                             printable(file, std::string::npos), printable(what, std::string::npos));
     });
   });
+  state().console_sink->drop_when_stalled(file);
   const std::lock_guard<std::mutex> lock(state().mutex);
   state().file = std::move(logger);
 }

@@ -4,13 +4,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <regex>
 #include <string>
@@ -251,6 +254,61 @@ TEST_CASE("log: a file that cannot be opened is a storage error; one that fills 
   CHECK_THAT(text,
              Catch::Contains("warning: " + (scratch / "full.txt") + ": log lines are being lost"));
   CHECK(text.find("lost") == text.rfind("lost"));
+}
+
+// Logs more lines than a console takes that nobody reads, lets it go on, and logs another.
+void check_stalled(const Console& console, const std::function<void()>& let_go_on) {
+  using std::chrono::milliseconds, std::chrono::seconds;
+  const TempFolder scratch;
+  log::open_file(scratch / "log.txt");
+  constexpr int64_t kLines = 100;
+  std::atomic<bool> done{false};
+  std::string seen;
+  std::thread late([&] {  // so that the test ends even if log::info() waits for a reader
+    for (int i = 0; i < 200 && !done; ++i) std::this_thread::sleep_for(milliseconds(50));
+    if (done) return;
+    let_go_on();
+    while (!done) seen += console.read();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < kLines; ++i) log::info("{} {}", i, std::string(1000, 'x'));
+  const auto waited = std::chrono::steady_clock::now() - start;
+  done = true;
+  late.join();
+  CHECK(waited < seconds(8));  // once a second, and not for each line
+  let_go_on();
+  seen += console.read();
+  const int64_t fits = std::count(seen.begin(), seen.end(), '\n');
+  CHECK(fits < kLines);
+  log::info("again");
+  seen = console.read();
+  CHECK_THAT(seen, Catch::Contains(
+                       fmt::format("warning: {} lines are missing here, because standard error was "
+                                   "not read; {} has all lines",
+                                   kLines - fits, scratch / "log.txt")));
+  CHECK_THAT(seen, Catch::Contains(" again"));
+  log::info("last");
+  CHECK(console.read().find("missing") == std::string::npos);
+  const std::string file = bv::read_file(scratch / "log.txt");
+  CHECK(std::count(file.begin(), file.end(), '\n') == kLines + 2);
+}
+
+TEST_CASE("log: a console that nobody reads loses lines, but does not stop the run") {
+  SECTION("a full pipe") {
+    const Console console(Console::Kind::pipe);
+    REQUIRE(console.ok());
+    check_stalled(console, [] {});
+  }
+  SECTION("a terminal after Ctrl-S") {
+    const Variable no_color("NO_COLOR", "1");
+    const Console console(Console::Kind::terminal);
+    if (!console.ok()) {
+      WARN("skipped: no pseudo-terminals here");
+      return;
+    }
+    REQUIRE(tcflow(STDERR_FILENO, TCOOFF) == 0);
+    check_stalled(console, [] { tcflow(STDERR_FILENO, TCOON); });
+  }
 }
 
 TEST_CASE("log: lines of many threads stay whole") {

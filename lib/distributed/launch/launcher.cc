@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <map>
 #include <numeric>
 
@@ -21,6 +20,7 @@
 #include "lib/distributed/watch/failure_detector.h"
 #include "lib/distributed/watch/watch.h"
 #include "lib/report/chrono.h"
+#include "lib/report/console.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/parse_count.h"
@@ -286,8 +286,8 @@ void Launcher::print_once(RankProcess& process) {
     const int rank = printed_.emplace(line, process.rank).first->second;
     if (rank != process.rank || already_printed(line)) continue;
     const bool names_ranks = line.starts_with("[distributed] ");
-    std::fprintf(stderr, "%s%s\n",
-                 names_ranks ? "" : fmt::format("[rank {}] ", process.rank).c_str(), line.c_str());
+    console::write(
+        fmt::format("{}{}\n", names_ranks ? "" : fmt::format("[rank {}] ", process.rank), line));
   }
   process.held_lines.clear();
 }
@@ -354,6 +354,7 @@ void Launcher::check_size(const std::vector<int>& sizes) const {
 }
 
 int Launcher::run() {
+  console::drop_when_stalled();  // it must pass signals on to the ranks
   try {
     return run_generations();
   } catch (const Interrupted&) {

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 
 #include "lib/report/chrono.h"
+#include "lib/report/console.h"
 #include "lib/util/error.h"
 #include "lib/util/signals.h"
 
@@ -84,7 +84,7 @@ bool is_warning(const std::string& line) {
 }
 
 void print_line(const RankProcess& process, const std::string& line) {
-  std::fprintf(stderr, "[rank %d] %s\n", process.rank, line.c_str());
+  console::write(fmt::format("[rank {}] {}\n", process.rank, line));
 }
 
 void pass_line(RankProcess& process, std::string line) {

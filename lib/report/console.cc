@@ -1,0 +1,108 @@
+#include "lib/report/console.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "lib/util/descriptor.h"
+#include "lib/util/file.h"
+
+namespace bv::console {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kPatience{1};
+
+struct ConsoleState {
+  std::mutex mutex;
+  bool drops = false, stalled = false;
+  bool cut = false;  // the last line was not written to its end
+};
+
+// Never destroyed, since other threads may write until the process ends.
+ConsoleState& state() {
+  static ConsoleState& state = *new ConsoleState;
+  return state;
+}
+
+// Standard error, opened a second time if that is a pipe or a terminal, so that writing never
+// blocks. Its own flags cannot be changed, because other processes share them. Elsewhere, and if
+// that fails, fd() is standard error itself: once poll() says that it can be written, a pipe takes
+// PIPE_BUF bytes, unless another process fills it in between.
+class StderrStream {
+ public:
+  StderrStream() {
+    struct stat info {};
+    if (::fstat(STDERR_FILENO, &info) != 0) return;
+    if (S_ISFIFO(info.st_mode) || ::isatty(STDERR_FILENO) == 1)
+      opened_.emplace("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  }
+  bool never_blocks() const { return opened_ && *opened_; }
+  int fd() const { return never_blocks() ? opened_->get() : STDERR_FILENO; }
+
+ private:
+  std::optional<Descriptor> opened_;
+};
+
+// Waits until `fd` can be written. Returns false if it cannot at `deadline`.
+bool await_room(int fd, Clock::time_point deadline) {
+  struct pollfd out {
+    fd, POLLOUT, 0
+  };
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const int ready = ::poll(&out, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (ready > 0) return true;
+    if (left <= 0) return false;
+  }
+}
+
+// Writes the beginning of `text` that standard error takes before `deadline`, and returns its size.
+size_t write_until(std::string_view text, Clock::time_point deadline) {
+  const StderrStream stream;
+  size_t written = 0;
+  while (written < text.size()) {
+    if (!stream.never_blocks() && !await_room(stream.fd(), deadline)) break;
+    const ssize_t n = ::write(stream.fd(), text.data() + written,
+                              std::min<size_t>(text.size() - written, PIPE_BUF));
+    if (n > 0) {
+      written += static_cast<size_t>(n);
+    } else if (n < 0 && errno != EINTR && errno != EAGAIN) {
+      return text.size();
+    } else if (Clock::now() >= deadline || !await_room(stream.fd(), deadline)) {
+      break;
+    }
+  }
+  return written;
+}
+
+}  // namespace
+
+void drop_when_stalled() {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  state().drops = true;
+}
+
+bool write(std::string_view text) {
+  ConsoleState& console = state();
+  const std::lock_guard<std::mutex> lock(console.mutex);
+  if (!console.drops) {
+    write_all(STDERR_FILENO, text);  // if this fails, it cannot be reported
+    return true;
+  }
+  const std::string whole = (console.cut ? "\n" : "") + std::string(text);
+  const auto patience = console.stalled ? Clock::duration::zero() : Clock::duration(kPatience);
+  const size_t written = write_until(whole, Clock::now() + patience);
+  console.stalled = written < whole.size();
+  if (written > 0) console.cut = console.stalled;
+  return !console.stalled;
+}
+
+}  // namespace bv::console
