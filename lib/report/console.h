@@ -11,8 +11,8 @@ namespace bv::console {
 void drop_when_stalled();
 
 // Writes all of `text`, and waits as long as that takes until drop_when_stalled() was called.
-// Returns false if text was dropped. If a line was cut, the next text begins on a new line. An error
-// of the write counts as success, since it cannot be reported. Thread-safe.
+// Returns false if text was dropped. If a line was cut, the next text begins on a new line. A write
+// that fails counts as success, since it cannot be reported. Thread-safe.
 bool write(std::string_view text);
 
 }  // namespace bv::console

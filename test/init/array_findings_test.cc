@@ -1,7 +1,9 @@
 // What `bvtrain init` finds in files of arrays: IDX, CIFAR and npz.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <limits>
@@ -110,6 +112,32 @@ TEST_CASE("one of several npz files has images and labels") {
   const DataFindings found = inspect_data(dir.path());
   CHECK(found.notes ==
         Lines{"taken: images in x_train_image and labels in x_train_label of set.npz"});
+}
+
+TEST_CASE("an npz file with images says what its labels lack") {
+  const TempFolder dir;
+  const std::string place = dir / "data.npz" + ": error: ";
+  const at::Tensor image = at::zeros({12, 8, 8, 3}, at::kByte);
+  const auto fault = [&](const NamedTensors& arrays, const NamedTexts& texts = {}) {
+    write_npz(dir / "data.npz", arrays, texts);
+    const std::string line = problem(dir);
+    CHECK(line.starts_with(place));
+    return line.substr(std::min(place.size(), line.size()));
+  };
+  const std::string need =
+      "; classes must be whole numbers of shape (N); for other targets write the config "
+      "(docs/labels.md)";
+  CHECK(fault({{"image", image}, {"label", at::zeros({12})}}) ==
+        "'label' is float32 of shape (12)" + need);
+  CHECK(fault({{"train_image", image}, {"train_label", at::zeros({12, 1}, at::kLong)}}) ==
+        "'train_label' is int64 of shape (12, 1)" + need);
+  CHECK(fault({{"image", image}, {"labels", at::zeros({12}, at::kLong)}}) ==
+        "beside 'image' there is no array of numbers 'label', only: image, labels" + need);
+  CHECK(fault({{"image", image}}, {{"label", std::vector<std::string>(12, "cat")}}) ==
+        "beside 'image' there is no array of numbers 'label', only: image" + need);
+  CHECK(fault({{"x", image}, {"y", at::zeros({12}, at::kLong)}}) ==
+        "'x' looks like images, but images must be in the array 'image', and their classes, whole "
+        "numbers of shape (N), in 'label'; there are: x, y");
 }
 
 TEST_CASE("an npz file is read once") {

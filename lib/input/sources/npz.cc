@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "lib/config/key_table.h"
+#include "lib/device/dtype_name.h"
 #include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/array_source.h"
@@ -165,6 +166,39 @@ std::vector<NpzExamples> find_examples(const std::string& file) {
   return found;
 }
 
+// Throws if a file without usable labels has images: then `init` must say what the labels lack.
+void refuse_unlabelled(const std::string& file) {
+  const std::vector<NpzEntry> entries = list_npz(file);
+  std::vector<std::string> names;
+  const NpzEntry *image = nullptr, *unnamed = nullptr;
+  for (const NpzEntry& entry : entries) {
+    names.push_back(entry.name);
+    const size_t axes = entry.shape.size();
+    if (entry.name.ends_with("image") && axes >= 3) image = &entry;
+    if (entry.dtype == at::kByte && (axes == 3 || axes == 4)) unnamed = &entry;
+  }
+  if (image == nullptr) {
+    if (unnamed == nullptr) return;
+    throw Error(Exit::usage, file,
+                fmt::format("'{}' looks like images, but images must be in the array 'image', and "
+                            "their classes, whole numbers of shape (N), in 'label'; there are: {}",
+                            unnamed->name, short_list(names)));
+  }
+  const std::string label = image->name.substr(0, image->name.size() - 5) + "label";
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const NpzEntry& entry) { return entry.name == label; });
+  const std::string fault =
+      found == entries.end()
+          ? fmt::format("beside '{}' there is no array of numbers '{}', only: {}", image->name,
+                        label, short_list(names))
+          : fmt::format("'{}' is {} of shape {}", label, dtype_name(found->dtype),
+                        shape_text(found->shape));
+  throw Error(Exit::usage, file,
+              fmt::format("{}; classes must be whole numbers of shape (N); for other targets "
+                          "write the config (docs/labels.md)",
+                          fault));
+}
+
 // Chooses training and validation data by their names. Test data replace missing validation data.
 DetectedData divided(const std::string& folder, const std::vector<NpzExamples>& found) {
   std::map<std::string, const NpzExamples*> splits;
@@ -193,7 +227,10 @@ std::optional<DetectedData> detect(const std::string& folder) {
   for (const std::string& file : files) {
     for (NpzExamples& examples : find_examples(file)) found.push_back(std::move(examples));
   }
-  if (found.empty()) return std::nullopt;
+  if (found.empty()) {
+    for (const std::string& file : files) refuse_unlabelled(file);
+    return std::nullopt;
+  }
   if (found.size() > 1) return divided(folder, found);
   DetectedData data{"npz file", found[0].keys()};
   if (files.size() > 1 || !found[0].prefix.empty()) data.notes = {"taken: " + found[0].text()};
