@@ -322,6 +322,11 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
   CHECK(again.code == 0);
   CHECK(contains(again.err, " finished already, at step 6: it stopped early: test/loss has not "));
   CHECK(read_text(f.workdir + "/metrics.jsonl") == rows);
+  const Finished replayed = run({"replay", "--workdir", f.workdir});
+  CHECK(replayed.code == 2);
+  CHECK(contains(replayed.err,
+                 ": error: its newest checkpoint is of the last step, 6: there is "
+                 "nothing to repeat\n"));
 
   CHECK(f.train_with({"lr=0.0", "early_stop.patience_steps=9"}).code == 0);
   stopped_at(10, true);  // also a step of ckpt_steps

@@ -105,6 +105,12 @@ class Rerun {
   Snapshot weights_;
 };
 
+// Returns the last step of the run: an earlier one than `total_steps` if `early_stop` has ended it.
+int64_t last_step(const Workdir& workdir, int64_t total_steps) {
+  const std::optional<Workdir::Done> done = finished_at(workdir);
+  return done && !done->early.empty() ? std::min(done->step, total_steps) : total_steps;
+}
+
 }  // namespace
 
 Replay replay(const Workdir& workdir, const std::vector<Override>& overrides, int64_t most_steps) {
@@ -115,8 +121,8 @@ Replay replay(const Workdir& workdir, const std::vector<Override>& overrides, in
   Rerun rerun(*checkpoint, peek_rollbacks(workdir.run_json()), overrides);
   Replay result;
   result.first_step = checkpoint->step;
-  const int64_t end = most_steps > 0 ? std::min(rerun.total_steps(), checkpoint->step + most_steps)
-                                     : rerun.total_steps();
+  const int64_t last = last_step(workdir, rerun.total_steps());
+  const int64_t end = most_steps > 0 ? std::min(last, checkpoint->step + most_steps) : last;
   if (checkpoint->step >= end)
     throw Error(Exit::usage, workdir.dir(),
                 fmt::format("its newest checkpoint is of the last step, {}: there is nothing to "
