@@ -36,6 +36,21 @@ void check_step_of(int64_t named, int64_t step) {
     throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, named));
 }
 
+// Returns what can be read in place of damaged checkpoints, for the end of an error message.
+std::string remedy_of(const CkptFolder& ckpt) {
+  std::string text = fmt::format("; `bvtrain ckpt verify {}` checks each", ckpt.path());
+  for (const std::string& folder : ckpt.all_best()) {
+    try {
+      verify_checkpoint(folder);
+      text += fmt::format("; '{}:{}' is whole: give that name instead", ckpt.path(),
+                          fs::path(folder).filename().string());
+    } catch (const Error&) {
+      // It is damaged too.
+    }
+  }
+  return text;
+}
+
 std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& options) {
   const std::vector<int64_t> steps = ckpt.steps();
   std::string newest_fault;
@@ -52,9 +67,10 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
     }
   }
   if (steps.empty()) return std::nullopt;
-  throw Error(Exit::usage, ckpt.path(),
-              fmt::format("none of the {} checkpoints here is whole; the newest, {}: {}",
-                          steps.size(), CkptFolder::step_name(steps.back()), newest_fault));
+  throw Error(
+      Exit::usage, ckpt.path(),
+      fmt::format("none of the {} checkpoints here is whole; the newest, {}: {}{}", steps.size(),
+                  CkptFolder::step_name(steps.back()), newest_fault, remedy_of(ckpt)));
 }
 
 }  // namespace

@@ -103,6 +103,23 @@ TEST_CASE(
   CHECK(names_in(root) == std::set<std::string>{"LAST", "step-5", "step-8", "notes.tmp"});
 }
 
+TEST_CASE("checkpointer: if no checkpoint is whole, the error names a best one that is") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save_all(workdir, {5});
+  const CkptFolder ckpt = workdir.ckpt();
+  write_best(ckpt.best("loss"), ckpt.step(5), {"val/loss", false, 5, 0.5});
+  write_file_atomically(ckpt.step(5) + "/manifest.json", "{");  // the best one has its own
+  const auto line = [&] { return error_of([&] { Checkpointer::load(workdir.dir()); }); };
+  const std::string name = ckpt.path() + ":best-loss";
+  const std::string advice = "` checks each; '" + name + "' is whole: give that name instead";
+  INFO(line());
+  CHECK(line().ends_with("; `bvtrain ckpt verify " + ckpt.path() + advice));
+  check_state(Checkpointer::load(name), 5);
+  flip(ckpt.best("loss") + "/state-00000-of-00001.safetensors", 20);
+  CHECK(line().ends_with("; `bvtrain ckpt verify " + ckpt.path() + "` checks each"));
+}
+
 TEST_CASE("checkpointer: load names what it refuses") {
   const MemoryFolder folder;
   std::ofstream(folder / "file") << "x";
@@ -129,7 +146,9 @@ TEST_CASE("checkpointer: load names what it refuses") {
   CHECK(line(workdir.dir()) ==
         workdir.ckpt().path() +
             ": error: none of the 1 checkpoints here is whole; the newest, step-5: "
-            "state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs");
+            "state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs; `bvtrain "
+            "ckpt verify " +
+            workdir.ckpt().path() + "` checks each");
   CHECK(error_of([&] { Checkpointer::latest(workdir); }) == line(workdir.dir()));
   const uint64_t bytes = fs::file_size(shard);
   fs::resize_file(shard, 100);
