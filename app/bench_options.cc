@@ -44,8 +44,9 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
       ->required();
   add("--network-gb", given.network_gb,
       "bandwidth per process between hosts in 10^9 bytes per second; required with more processes "
-      "than --per-host");
-  add("--network-us", given.network_us, "latency of a message between hosts in microseconds");
+      "than --per-host, as in the default --processes");
+  add("--network-us", given.network_us,
+      "latency of a message between hosts in microseconds; required like --network-gb");
   scaling->add_option("--per-host", given.per_host, "processes per host; default: 8")
       ->check(CLI::Range(1, 65536));
   scaling
