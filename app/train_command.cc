@@ -20,6 +20,7 @@
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/report/run_result.h"
+#include "lib/train/data_changes.h"
 #include "lib/train/dry_run.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/trainer.h"

@@ -16,6 +16,7 @@
 #include "lib/input/quarantine.h"
 #include "lib/predict/predict_inputs.h"
 #include "lib/report/log.h"
+#include "lib/train/data_changes.h"
 
 namespace bv {
 namespace {
@@ -50,6 +51,11 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   auto data = open(ClassNames{model.class_names, "the model"});
   if (quarantine) data = quarantine->leave_out(data, "evals." + request.eval, own_threads());
   throw_problems(config);
+  if (model.checkpoint) {
+    const EvalExamples now = {data->size(), data->content()};
+    for (const std::string& line : other_examples(*model.checkpoint, config, {{request.eval, now}}))
+      log::warn("{}", line);
+  }
   return data;
 }
 

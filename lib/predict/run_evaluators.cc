@@ -12,6 +12,7 @@
 #include "lib/report/chrono.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
+#include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
 #include "lib/train/start.h"
@@ -133,6 +134,10 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   throw_problems(config_);
   if (jobs_.empty()) throw Error(Exit::usage, config_.place("evals"), "there are no evaluators");
   for (EvalJob& job : jobs_) job.evaluator->probe(1);
+  std::map<std::string, EvalExamples> examples;
+  for (const EvalJob& job : jobs_)
+    examples[job.name] = {job.evaluator->examples(), job.evaluator->content()};
+  for (const std::string& line : other_examples(from, config_, examples)) log::warn("{}", line);
   best_ = read_best_by_eval(config_, jobs_);
   throw_problems(config_);
 }

@@ -1,7 +1,6 @@
 #include "lib/train/start.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "lib/ckpt/best_checkpoint.h"
@@ -11,10 +10,10 @@
 #include "lib/input/check/data_sections.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/report/log.h"
+#include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights.h"
 #include "lib/util/file.h"
-#include "lib/util/json_text.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
@@ -128,95 +127,6 @@ ClassNames classes_of(const std::optional<Restored>& checkpoint) {
           fmt::format("the checkpoint {}", checkpoint->folder)};
 }
 
-nlohmann::json data_summary(const Recipe& recipe) {
-  nlohmann::json evals = nlohmann::json::object(), labels = nlohmann::json::object(),
-                 content = nlohmann::json::object();
-  for (const EvalJob& job : recipe.evals) {
-    evals[job.name] = job.evaluator->examples();
-    labels[kEvals + job.name] = fmt::format("{:016x}", job.evaluator->fingerprint());
-    content[kEvals + job.name] = fmt::format("{:016x}", job.evaluator->content());
-  }
-  content["input"] = fmt::format("{:016x}", recipe.data->content());
-  return {{"input", fmt::format("{:016x}", recipe.data->fingerprint())},
-          {"examples", recipe.data->size()},
-          {"evals", evals},
-          {"labels", labels},
-          {"content", content}};
-}
-
-namespace {
-
-constexpr const char* kOtherLabels = " with other labels, class names or order";
-
-// Returns how the training and evaluation examples have changed. They can change without a config
-// change, for example if files were added.
-std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohmann::json& now) {
-  const auto count = [](const nlohmann::json& examples) {
-    return human_count(examples.get<int64_t>()) + " examples";
-  };
-  std::vector<ConfigChange> changes;
-  if (before.at("input") != now.at("input")) {
-    const bool counted = before.contains("examples");  // not in older checkpoints
-    const bool equal = counted && before.at("examples") == now.at("examples");
-    changes.push_back({"input.data", counted ? count(before.at("examples")) : "other data",
-                       count(now.at("examples")) + (equal ? kOtherLabels : "")});
-  }
-  for (const auto& [name, examples] : now.at("evals").items()) {
-    if (before.at("evals").value(name, examples) != examples)
-      changes.push_back(
-          {kEvals + name + ".data", count(before.at("evals").at(name)), count(examples)});
-  }
-  const std::string unknown = fmt::format("{:016x}", 0);  // older versions hashed less data
-  const auto compare = [&](const char* hashes, const char* how) {
-    const auto known = before.value(hashes, nlohmann::json::object());  // not in older checkpoints
-    for (const auto& [name, hash] : now.at(hashes).items()) {
-      const std::string key = name + ".data";
-      const bool told = std::any_of(changes.begin(), changes.end(),
-                                    [&](const ConfigChange& change) { return change.key == key; });
-      const std::string old = known.value(name, hash.get<std::string>());
-      if (told || old == unknown || old == hash) continue;
-      const std::string examples = count(
-          name == "input" ? now.at("examples") : now.at("evals").at(name.substr(kEvals.size())));
-      changes.push_back({key, examples, examples + how});
-    }
-  };
-  compare("labels", kOtherLabels);
-  compare("content", " with other content");
-  return changes;
-}
-
-}  // namespace
-
-std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summaries) {
-  std::map<std::pair<std::string, std::string>, std::vector<std::string>> others;
-  for (size_t r = 1; r < summaries.size(); ++r) {
-    for (const ConfigChange& change : data_changes(summaries[0], summaries[r])) {
-      others[{change.key, fmt::format("{}, rank 0 has {}", change.after, change.before)}].push_back(
-          std::to_string(r));
-    }
-  }
-  std::vector<Error> problems;
-  for (const auto& [difference, ranks] : others) {
-    problems.emplace_back(
-        Exit::usage, difference.first,
-        fmt::format("rank{} {}; all ranks must read the same data",
-                    ranks.size() == 1 ? fmt::format(" {} has", ranks[0])
-                                      : fmt::format("s {} have", short_list(ranks)),
-                    difference.second));
-  }
-  return problems;
-}
-
-void check_same_data(Group& group, const Recipe& recipe) {
-  if (group.size() == 1) return;
-  std::vector<nlohmann::json> summaries;
-  for (const std::string& text :
-       group.gather_text(json_text(data_summary(recipe)), "data of ranks"))
-    summaries.push_back(nlohmann::json::parse(text));
-  std::vector<Error> problems = data_disagreements(summaries);
-  if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems));
-}
-
 namespace {
 
 // Returns the evaluator to which a key belongs, "" if it belongs to none. Names may have dots:
@@ -308,13 +218,28 @@ void ConfigChanges::report() const {
   for (const std::string& line : lines()) log::info("changed config: {}", line);
 }
 
+namespace {
+
+// Warns of other examples where the config names the same data.
+void warn_of_examples(const ConfigChanges& changes) {
+  for (const ConfigChange& change : changes.changing) {
+    const auto chosen = [&](const ConfigChange& other) {
+      return other.key.starts_with(change.key + ".");
+    };
+    const bool named = std::any_of(changes.changing.begin(), changes.changing.end(), chosen) ||
+                       std::any_of(changes.harmless.begin(), changes.harmless.end(), chosen);
+    if (changes_examples(change) && !named) log::warn("{}", other_examples_text(change));
+  }
+}
+
+}  // namespace
+
 void ConfigChanges::require(bool accept, const std::string& workdir, bool finished) const {
-  if (accept || changing.empty()) return;
+  if (accept) return warn_of_examples(*this);
+  if (changing.empty()) return;
   std::vector<std::string> keys;
   for (const ConfigChange& change : changing) {
-    const bool examples = change.key == "input.data" ||
-                          (change.key.starts_with("evals.") && change.key.ends_with(".data"));
-    keys.push_back(change.key + (examples ? " (other examples)" : ""));
+    keys.push_back(change.key + (changes_examples(change) ? " (other examples)" : ""));
   }
   const std::string names = short_list(keys);
   throw Error(Exit::usage, workdir,

@@ -42,8 +42,9 @@ struct ConfigChanges {
   // Returns the evaluators that measure something else now, such as other data, and those that were
   // added: before, their names or their metrics may have been those of another evaluator.
   std::vector<std::string> changed_evaluators(const Recipe& recipe) const;
-  // Throws Error(Exit::usage) if a change affects the training, unless `accept`. `finished`: the
-  // run has nothing left to do.
+  // Throws Error(Exit::usage) if a change affects the training, unless `accept`: then warns if
+  // there are other examples although the config names the same data. `finished`: the run has
+  // nothing left to do.
   void require(bool accept, const std::string& workdir, bool finished) const;
 };
 // Returns whether `early_stop` or the length of the run has changed, so that a run that stopped
@@ -51,15 +52,6 @@ struct ConfigChanges {
 bool changes_end(const ConfigChanges& changes);
 // Compares the recipe's config and data with the metadata of its checkpoint.
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe);
-// Returns what changes_since() must know about the recipe's data. A checkpoint's metadata holds it.
-nlohmann::json data_summary(const Recipe& recipe);
-// Compares what data_summary() has returned on each rank. Returns an Error(Exit::usage) for each
-// data set in which ranks differ from rank 0: "evals.val.data: error: ranks 1, 2 have 59 examples,
-// rank 0 has 60 examples; ...".
-std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summaries);
-// Throws them, on every rank. Ranks with other data would train on examples that no rank should
-// have, and in evaluations wait for batches that others do not have. All ranks must call this.
-void check_same_data(Group& group, const Recipe& recipe);
 
 // Throws Error(Exit::usage) if ckpt/best of the workdir is one that the run must not replace: it is
 // the best by another metric, or the run would start from the beginning.

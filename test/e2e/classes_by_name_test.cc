@@ -73,6 +73,31 @@ TEST_CASE("a validation folder without one of the classes is scored by name") {
   CHECK(contains(predicted.out, "label 2 ship   predicted 2 ship"));
   CHECK(contains(predicted.out, "12 of 12 are right"));
   CHECK(contains(read_text(workdir + "/config.yaml"), "num_classes: 3"));
+
+  // Photos that are added later are evaluated with a warning.
+  const std::vector<std::string> predict = {"predict", "--workdir", workdir, "--eval", "val"};
+  const std::vector<std::string> eval = {"eval", "--workdir", workdir, "--ckpt", "30"};
+  const std::string warning =
+      "warning: evals.val.data: other examples than in training (12 examples; now 13 examples); a "
+      "slice such as train[80%:] may now hold images that the model was trained on\n";
+  const Finished same = run(eval);
+  INFO(same.err);
+  CHECK(same.code == 0);
+  CHECK_FALSE(contains(same.err, "other examples"));
+  CHECK_FALSE(contains(predicted.err, "other examples"));
+  photos.add("some", "cat", 7);
+  for (const auto& command : {predict, eval}) {
+    const Finished grown = run(command);
+    INFO(grown.err);
+    CHECK(grown.code == 0);
+    CHECK(contains(grown.err, warning));
+  }
+  std::vector<std::string> chosen = eval;
+  chosen.insert(chosen.end(), {"--set", "evals.val.data.split=all[:6]"});
+  const Finished part = run(chosen);
+  INFO(part.err);
+  CHECK(part.code == 0);
+  CHECK_FALSE(contains(part.err, "other examples"));
 }
 
 TEST_CASE("a class that training does not know is an error that lists both sides, or is skipped") {
@@ -134,6 +159,9 @@ TEST_CASE("a resumed run keeps the class numbers of its checkpoint") {
   const Finished finished = run(more);
   INFO(finished.err);
   CHECK(finished.code == 0);
+  CHECK(contains(finished.err,
+                 "warning: input.data: other examples than in training (36 examples; now 38 "
+                 "examples); a slice such as train[80%:] may now hold images"));
 }
 
 }  // namespace bv::test

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/train/data_changes.h"
 #include "test/support/error.h"
 #include "test/support/tiny_model.h"
 

@@ -9,6 +9,7 @@
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
+#include "lib/train/data_changes.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/batch_pictures.h"
 #include "lib/train/trainer/paused_chrono.h"

@@ -1,0 +1,146 @@
+#include "lib/train/data_changes.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "lib/train/start.h"
+#include "lib/util/json_text.h"
+#include "lib/util/text.h"
+
+namespace bv {
+namespace {
+
+const std::string kEvals = "evals.";
+constexpr const char* kOtherLabels = " with other labels, class names or order";
+
+// Returns the keys of an evaluator that determine its examples: those of `data` and `quarantine`,
+// or all keys of one that names its data otherwise.
+nlohmann::json data_keys(const nlohmann::json& config, const std::string& name) {
+  const auto path = nlohmann::json::json_pointer() / "evals" / name;
+  if (!config.contains(path)) return {};
+  const nlohmann::json& keys = config.at(path);
+  if (!keys.contains("data")) return keys;
+  return nlohmann::json::array({keys.at("data"), keys.value("quarantine", nlohmann::json())});
+}
+
+}  // namespace
+
+nlohmann::json data_summary(const Recipe& recipe) {
+  nlohmann::json evals = nlohmann::json::object(), labels = nlohmann::json::object(),
+                 content = nlohmann::json::object();
+  for (const EvalJob& job : recipe.evals) {
+    evals[job.name] = job.evaluator->examples();
+    labels[kEvals + job.name] = fmt::format("{:016x}", job.evaluator->fingerprint());
+    content[kEvals + job.name] = fmt::format("{:016x}", job.evaluator->content());
+  }
+  content["input"] = fmt::format("{:016x}", recipe.data->content());
+  return {{"input", fmt::format("{:016x}", recipe.data->fingerprint())},
+          {"examples", recipe.data->size()},
+          {"evals", evals},
+          {"labels", labels},
+          {"content", content}};
+}
+
+std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohmann::json& now) {
+  const auto count = [](const nlohmann::json& examples) {
+    return human_count(examples.get<int64_t>()) + " examples";
+  };
+  std::vector<ConfigChange> changes;
+  if (before.at("input") != now.at("input")) {
+    const bool counted = before.contains("examples");  // not in older checkpoints
+    const bool equal = counted && before.at("examples") == now.at("examples");
+    changes.push_back({"input.data", counted ? count(before.at("examples")) : "other data",
+                       count(now.at("examples")) + (equal ? kOtherLabels : "")});
+  }
+  for (const auto& [name, examples] : now.at("evals").items()) {
+    if (before.at("evals").value(name, examples) != examples)
+      changes.push_back(
+          {kEvals + name + ".data", count(before.at("evals").at(name)), count(examples)});
+  }
+  const std::string unknown = fmt::format("{:016x}", 0);  // older versions hashed less data
+  const auto compare = [&](const char* hashes, const char* how) {
+    const auto known = before.value(hashes, nlohmann::json::object());  // not in older checkpoints
+    for (const auto& [name, hash] : now.at(hashes).items()) {
+      const std::string key = name + ".data";
+      const bool told = std::any_of(changes.begin(), changes.end(),
+                                    [&](const ConfigChange& change) { return change.key == key; });
+      const std::string old = known.value(name, hash.get<std::string>());
+      if (told || old == unknown || old == hash) continue;
+      const std::string examples = count(
+          name == "input" ? now.at("examples") : now.at("evals").at(name.substr(kEvals.size())));
+      changes.push_back({key, examples, examples + how});
+    }
+  };
+  compare("labels", kOtherLabels);
+  compare("content", " with other content");
+  return changes;
+}
+
+bool changes_examples(const ConfigChange& change) {
+  return change.key == "input.data" ||
+         (change.key.starts_with(kEvals) && change.key.ends_with(".data"));
+}
+
+std::string other_examples_text(const ConfigChange& change) {
+  return fmt::format(
+      "{}: other examples than in training ({}; now {}); a slice such as train[80%:] may now hold "
+      "images that the model was trained on",
+      change.key, change.before, change.after);
+}
+
+std::vector<std::string> other_examples(const Restored& checkpoint, const Config& config,
+                                        const std::map<std::string, EvalExamples>& evals) {
+  const nlohmann::json& meta = checkpoint.meta;
+  if (!meta.contains("data") || meta.value("synthetic", false)) return {};
+  const nlohmann::json& before = meta.at("data");
+  nlohmann::json now = before;
+  for (const char* of_evals : {"evals", "labels", "content"})
+    now[of_evals] = nlohmann::json::object();
+  for (const auto& [name, each] : evals) {
+    now["evals"][name] = each.count;
+    now["content"][kEvals + name] = fmt::format("{:016x}", each.content);
+  }
+  const auto stored = nlohmann::json::parse(run_config(checkpoint));
+  const auto used = nlohmann::json::parse(config.json());
+  std::vector<std::string> lines;
+  for (const ConfigChange& change : data_changes(before, now)) {
+    const std::string name =
+        change.key.substr(kEvals.size(), change.key.rfind(".data") - kEvals.size());
+    if (data_keys(stored, name) == data_keys(used, name))
+      lines.push_back(other_examples_text(change));
+  }
+  return lines;
+}
+
+std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summaries) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> others;
+  for (size_t r = 1; r < summaries.size(); ++r) {
+    for (const ConfigChange& change : data_changes(summaries[0], summaries[r])) {
+      others[{change.key, fmt::format("{}, rank 0 has {}", change.after, change.before)}].push_back(
+          std::to_string(r));
+    }
+  }
+  std::vector<Error> problems;
+  for (const auto& [difference, ranks] : others) {
+    problems.emplace_back(
+        Exit::usage, difference.first,
+        fmt::format("rank{} {}; all ranks must read the same data",
+                    ranks.size() == 1 ? fmt::format(" {} has", ranks[0])
+                                      : fmt::format("s {} have", short_list(ranks)),
+                    difference.second));
+  }
+  return problems;
+}
+
+void check_same_data(Group& group, const Recipe& recipe) {
+  if (group.size() == 1) return;
+  std::vector<nlohmann::json> summaries;
+  for (const std::string& text :
+       group.gather_text(json_text(data_summary(recipe)), "data of ranks"))
+    summaries.push_back(nlohmann::json::parse(text));
+  std::vector<Error> problems = data_disagreements(summaries);
+  if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems));
+}
+
+}  // namespace bv
