@@ -47,6 +47,7 @@ Failure failure_at_hand() {
 
 int fail(const Failure& failure) {
   log::clear_progress();
+  log::write_detail(failure.line);  // standard error may drop it
   log::flush();
   std::fflush(stdout);  // they may be the same file: what was printed before comes first
   console::write(failure.line + "\n");

@@ -42,8 +42,8 @@ std::string remedy_of(const CkptFolder& ckpt) {
   for (const std::string& folder : ckpt.all_best()) {
     try {
       verify_checkpoint(folder);
-      text += fmt::format("; '{}:{}' is whole: give that name instead", ckpt.path(),
-                          fs::path(folder).filename().string());
+      text += fmt::format("; '{}:{}' is whole: `predict`, `export` and `model_init` read it",
+                          ckpt.path(), fs::path(folder).filename().string());
     } catch (const Error&) {
       // It is damaged too.
     }

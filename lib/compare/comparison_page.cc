@@ -138,8 +138,8 @@ std::string charts(const Comparison& all, const std::vector<ConfigColumn>& colum
   std::string hint = "Long curves are smoothed. ";
   if (all.groups.size() < all.runs.size())
     hint +=
-        "Thin lines are runs. Thick ones are the mean of a group's finished runs, or of all its "
-        "runs if none has finished. ";
+        "Thin lines are runs. A thick line is a group: its only run, or the mean of its finished "
+        "runs, or of all if none has finished. ";
   if (all.groups.size() > kColoredGroups)
     hint += fmt::format("The best {} groups have colours, the others are grey. ", kColoredGroups);
   return "<p class=\"hint\">" + hint + "</p>\n<div class=\"charts\">\n" + out + "</div>\n";

@@ -167,10 +167,9 @@ void set_image_size(TrainedModel& trained, ImageSize size) {
     const bool vit = trained.params.contains("pos_embedding");
     throw Error(
         Exit::usage, trained.origin,
-        fmt::format("images of {}x{} have {}x{} patches, but {} for {}x{}{}", size.height,
-                    size.width, grid.rows, grid.columns,
-                    vit ? "the model's position embeddings are" : "its token mixing is", own.rows,
-                    own.columns,
+        fmt::format("images of {}x{} have {}x{} patches, but the model's {} for {}x{}{}",
+                    size.height, size.width, grid.rows, grid.columns,
+                    vit ? "position embeddings are" : "token mixing is", own.rows, own.columns,
                     vit ? "; to resample them, export with --config C --set model_init=WORKDIR "
                           "instead of --workdir"
                         : " patches"));

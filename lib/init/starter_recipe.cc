@@ -217,8 +217,8 @@ void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe
 }
 
 // Returns the side of a pretrained model's images that suits the data: that of its training if the
-// data's images are at least as large. Smaller images gain nothing from it: they get at most 224,
-// tiny ones 128.
+// data's images are at least as large. For smaller images a larger side shows nothing more: it is
+// at most 224, and at most 128 for tiny images.
 int64_t suitable_side(const DataFindings& found, const PretrainedModel& from) {
   constexpr int64_t kUsual = 224, kForSmall = 128, kStillSmall = 64;
   const int64_t native = from.image.height > 0 ? from.image.height : kUsual;

@@ -1,5 +1,6 @@
 #include "lib/predict/evaluate_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <limits>
@@ -232,6 +233,10 @@ class NewCheckpoints {
       done_->skip(found.step, found.identity);
       return false;
     }
+    if (!can_replace_rows(found.step)) {
+      done_->skip(found.step, found.identity);
+      return false;
+    }
     build(*checkpoint);
     // It may have started after this process.
     if (done_->run()->first_started.empty()) done_->set_run(run_of_rows(run_.dir()));
@@ -252,6 +257,22 @@ class NewCheckpoints {
     metrics_->flush();
     done_->add(found.step, found.identity);
     return true;
+  }
+
+  // Rows are in the order of steps, so a step that is evaluated late replaces the rows of later
+  // steps. Returns false, after a warning, if that would lose a row whose checkpoint is gone.
+  bool can_replace_rows(int64_t step) const {
+    if (done_->has_row(step)) return true;  // the run went back and saves the later steps again
+    const auto is_lost = [&](int64_t later) {
+      return later > step && is_missing(run_.ckpt().step(later));
+    };
+    const auto lost = std::ranges::find_if(done_->rows(), is_lost);
+    if (lost == done_->rows().end()) return true;
+    log::warn(
+        "skipped: step {} could not be read before, and the checkpoint of the later row {} is "
+        "gone; to evaluate it, choose another --output",
+        step, *lost);
+    return false;
   }
 
   // The run has saved this step again: it went back to an earlier checkpoint, or started over. Or

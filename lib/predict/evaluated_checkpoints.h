@@ -42,6 +42,7 @@ class EvaluatedCheckpoints {
   // checkpoint of a step that has a row counts as evaluated.
   bool contains(int64_t step, const std::string& identity) const;
   bool has_row(int64_t step) const { return rows_.contains(step); }
+  const std::set<int64_t>& rows() const { return rows_; }
   // Returns the step of the last row; -1 if there is none.
   int64_t last_row() const { return rows_.empty() ? -1 : *rows_.rbegin(); }
   // Records that the checkpoint has a row now. Throws Error(Exit::storage).

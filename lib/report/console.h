@@ -6,11 +6,12 @@
 
 namespace bv::console {
 
-// From now on text is dropped if standard error takes none for a second, and at once until it takes
-// text again. Call it where the text is written elsewhere too, or where waiting does more harm.
+// From now on write() waits at most one second for standard error and then drops the text; later
+// calls do not wait until it takes text again. Call it where the text is written elsewhere too, or
+// where waiting does more harm.
 void drop_when_stalled();
 
-// Writes all of `text`, and waits as long as that takes until drop_when_stalled() was called.
+// Writes all of `text`. Before drop_when_stalled() it waits as long as that takes.
 // Returns false if text was dropped. If a line was cut, the next text begins on a new line. A write
 // that fails counts as success, since it cannot be reported. Thread-safe.
 bool write(std::string_view text);

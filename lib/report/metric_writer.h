@@ -53,7 +53,7 @@ class MetricWriter {
     // Rows after this step, which a killed run has left, are dropped when the file is opened. 0
     // drops all rows: the run starts from the beginning and writes its own row for step 0.
     int64_t first_step = 0;
-    MeasuredAnew measured_anew;  // their best values come from later rows only
+    MeasuredAnew measured_anew;  // metrics whose best values come from rows after a change
   };
   // Opens the files. Drops from metrics_file the rows after first_step, an incomplete last line and
   // (with a warning) lines that are not rows or not in order; reads the rest into the history.

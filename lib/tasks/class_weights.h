@@ -16,9 +16,11 @@ inline constexpr KeyText kClassWeightKeys[] = {
      "Weight of each class in the loss, which must be `softmax_xent`: a list with one number per "
      "class, or computed from the number n of training examples of the class. `balanced` uses 1 / "
      "n, and `effective` (1 - b) / (1 - b^n) with b from `class_weights_beta`, which differs less "
-     "for large classes. In a mixture, n is how many examples of the class come in an epoch on "
-     "average, by the shares of the data sets. The loss of a batch is the weighted mean over its "
-     "examples, for any number of processes. Evaluators, even with `pred: loss`, do not use the "
+     "for large classes. In a mixture, n is the mean number of examples of the class in an epoch, "
+     "which follows from the shares of the data sets. The loss of a batch is the weighted mean "
+     "over "
+     "its examples, for any number of processes. Evaluators, even with `pred: loss`, do not use "
+     "the "
      "weights.",
      "balanced"},
     {"class_weights_beta", "float 0..<1", "0.999",

@@ -220,11 +220,23 @@ void ConfigChanges::report() const {
 
 namespace {
 
+// Returns whether `key` chooses examples of the data set of `data_key`, "input.data" or
+// "evals.val.data": also input.quarantine, input.sample, input.<part>.data.split and
+// evals.few.datasets.
+bool chooses_examples(const std::string& key, const std::string& data_key) {
+  static const std::set<std::string> choosing = {"data", "datasets", "quarantine", "sample",
+                                                 "train"};
+  const std::string owner = data_key.substr(0, data_key.rfind('.') + 1);
+  if (!key.starts_with(owner) || key == data_key) return false;
+  const std::vector<std::string> names = split(key.substr(owner.size()), '.');
+  return std::ranges::any_of(names, [](const auto& name) { return choosing.contains(name); });
+}
+
 // Warns of other examples where the config names the same data.
 void warn_of_examples(const ConfigChanges& changes) {
   for (const ConfigChange& change : changes.changing) {
     const auto chosen = [&](const ConfigChange& other) {
-      return other.key.starts_with(change.key + ".");
+      return chooses_examples(other.key, change.key);
     };
     const bool named = std::any_of(changes.changing.begin(), changes.changing.end(), chosen) ||
                        std::any_of(changes.harmless.begin(), changes.harmless.end(), chosen);

@@ -112,7 +112,8 @@ TEST_CASE("checkpointer: if no checkpoint is whole, the error names a best one t
   write_file_atomically(ckpt.step(5) + "/manifest.json", "{");  // the best one has its own
   const auto line = [&] { return error_of([&] { Checkpointer::load(workdir.dir()); }); };
   const std::string name = ckpt.path() + ":best-loss";
-  const std::string advice = "` checks each; '" + name + "' is whole: give that name instead";
+  const std::string advice =
+      "` checks each; '" + name + "' is whole: `predict`, `export` and `model_init` read it";
   INFO(line());
   CHECK(line().ends_with("; `bvtrain ckpt verify " + ckpt.path() + advice));
   check_state(Checkpointer::load(name), 5);

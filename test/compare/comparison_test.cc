@@ -330,7 +330,7 @@ TEST_CASE("the mean curve of a group is that of its finished runs") {
   const std::vector<size_t> points = path_points(page);
   // In each of the two charts a, b and their mean.
   CHECK(std::count(points.begin(), points.end(), 4) == 6);
-  CHECK(contains(page, "Thick ones are the mean of a group's finished runs"));
+  CHECK(contains(page, "the mean of its finished runs"));
 }
 
 TEST_CASE("the page holds a chart of each metric, the table, and nothing from elsewhere") {

@@ -209,8 +209,8 @@ TEST_CASE("devices of all ranks that do not finish are not blamed on the network
   scene.lively(0, 100, 10, 10);
   CHECK(scene.failure(40, 100, FailureDetector::WaitFor::device).empty());
   CHECK(scene.failure(30, 100, FailureDetector::WaitFor::device) ==
-        "[distributed] the devices of all ranks have not finished for 70 s, since collective 10 "
-        "(gradients): does a device or a collective hang?");
+        "[distributed] no rank has made progress for 70 s, since collective 10 (gradients), and "
+        "this one waits for its device: does a device or a collective hang?");
 }
 
 TEST_CASE("among many ranks only one that sees all of them reports that all joined") {

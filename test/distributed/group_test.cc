@@ -211,7 +211,7 @@ TEST_CASE("devices of all ranks that hang end the run, and no collective that en
   for (const Finished& ended : wait_all(workers)) {
     CHECK(ended.code == 7);
     CHECK_THAT(ended.err,
-               Catch::Matches(R"(\[distributed\] the devices of all ranks have not finished for )"
+               Catch::Matches(R"(\[distributed\] no rank has made progress for )"
                               R"(\d+(\.\d+)? s, since collective 8 \(inner\): does a device or a )"
                               R"(collective hang\?\n)"));
   }

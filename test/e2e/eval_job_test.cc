@@ -158,8 +158,16 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   CHECK(metric_rows(f.dir / "half").back().contains("half/loss"));
   REQUIRE(f.train({"--accept-changes", "--set", "total_steps=25"}).code == 0);
   CHECK(f.evaluate({"--config", f.dir / "more.yaml"}).err.ends_with(others));
-  // The file is whole again, as after a copy.
+  // The file is whole again, as after a copy. Rows that cannot be computed again stay.
   write(state, whole);
+  fs::rename(f.step(20), f.dir / "away");
+  const Finished kept = f.evaluate();
+  INFO(kept.err);
+  CHECK(contains(kept.err,
+                 "skipped: step 10 could not be read before, and the checkpoint of the "
+                 "later row 20 is gone; to evaluate it, choose another --output"));
+  CHECK(metric_rows(f.workdir + "/eval").size() >= 3);
+  fs::rename(f.dir / "away", f.step(20));
   const Finished late = f.evaluate();
   INFO(late.err);
   CHECK(contains(late.err, "step 10 is evaluated after later steps; the rows from there on are "));

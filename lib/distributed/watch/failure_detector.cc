@@ -180,9 +180,10 @@ std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, 
                                          "device hang?",
                                          seconds, collective)};
   if (what == WaitFor::device)
-    return FailureReport{-1, fmt::format("the devices of all ranks have not finished for {} s, "
-                                         "since {}: does a device or a collective hang?",
-                                         seconds, collective)};
+    return FailureReport{-1,
+                         fmt::format("no rank has made progress for {} s, since {}, and this one "
+                                     "waits for its device: does a device or a collective hang?",
+                                     seconds, collective)};
   return FailureReport{-1, fmt::format("{} was joined by all ranks but did not end in {} s: does "
                                        "the network lose packets?",
                                        collective, seconds)};

@@ -21,8 +21,9 @@ inline constexpr const char* kEndedWith = "ended with exit code";
 
 // Which rank failed, and why. Ranks exchange it as one line through the store.
 struct FailureReport {
-  int rank = -1;      // -1: none (the network), or not known
-  std::string cause;  // completes "rank 2 ...": "sent no heartbeat for 20 s"; a whole line for -1
+  int rank = -1;  // -1: none (the network), or not known
+  // What follows "rank 2 ", such as "sent no heartbeat for 20 s"; a whole sentence if rank is -1.
+  std::string cause;
 
   // Returns the report that `rank` ends with the exit code `code`, because of the error `line`,
   // which may be empty. After Exit::peer another rank is at fault, so the report blames none.

@@ -33,8 +33,8 @@ constexpr double kPollInterval = 0.1;  // seconds between two checks whether to 
 constexpr int kMostListed = 8;         // missing ranks in a message
 // Seconds in which this rank may find the same error that another rank has ended with.
 constexpr double kSameError = 1;
-// Seconds in which this rank may end with the fault for which another rank has ended. It first
-// writes its rows, which takes up to two seconds (Trainer::flush_rows()).
+// Seconds to wait for this rank's own error after another rank has ended with Exit::peer. This rank
+// first writes its rows, which takes up to two seconds (Trainer::flush_rows()).
 constexpr double kOwnFault = 3;
 
 std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
@@ -134,7 +134,7 @@ void Watch::Impl::end_process(const FailureReport& failure) {
     std::unique_lock lock(mutex);
     // All ranks find an error in the config, or a loss that is not finite, at about the same time.
     // Each should then end with that error, not with the report that another rank did.
-    // The watch of the store must not end the process meanwhile.
+    // After timeouts.silence the watch of the store would end the process, so the wait is shorter.
     const double limit = failure.rank < 0 ? std::min(kOwnFault, timeouts.silence / 2) : kSameError;
     if (failure.cause.find(kEndedWith) != std::string::npos && failure.rank != layout.rank)
       changed.wait_for(lock, seconds(limit), [&] { return !own_failure.empty(); });

@@ -138,7 +138,8 @@ void Trainer::open_metrics() {
     options.first_step = resumed_here_ ? first_step_ : 0;
     if (resumed_here_) {
       const ProcessSoFar all = process();
-      options.earlier = {all.first_step, all.program_time};
+      // `uptime` counts from the last rollback of this start.
+      options.earlier = {all.first_step, all.program_time + (clock_start() - program_start())};
       options.measured_anew = changed_metrics(config_changes_, recipe_.config);
     }
   }

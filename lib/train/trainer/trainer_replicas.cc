@@ -58,8 +58,8 @@ void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
   const std::string advice =
       workdir_ && compared_step_ > 0
           ? fmt::format(
-                "; they were equal after step {}, and the same command continues from the "
-                "last checkpoint up to there",
+                "; they were equal after step {}; the same command continues from the newest "
+                "checkpoint, of that step or an earlier one",
                 compared_step_)
           : "";
   report_odd_states(group_, recipe_.device, step, digest, advice);

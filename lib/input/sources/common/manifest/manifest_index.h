@@ -19,7 +19,7 @@ struct ManifestIndex {
   std::vector<int64_t> labels;           // (rows,), or empty if there are no class numbers
   std::vector<std::string> class_names;
   std::vector<std::string> remarks;  // what the user should know about the file, one line each
-  // Whether the rows name their splits in a column or key `split`, which split_column does not name.
+  // Whether a column or key `split` names splits, although split_column does not name it.
   bool unused_split = false;
   std::string layout;  // what the rows hold, packed by the source
 
