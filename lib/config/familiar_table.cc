@@ -72,6 +72,7 @@ top | val validation valid test eval evaluation evaluators evaluator | evals | w
 top | metrics metric | evals | evaluators measure: 'evals: {val: {type: classification, ...}}' gives
     'val/prec@1' and 'val/loss'
 top | train_split split | input.data.split | write 'input: {data: {split: ...}}'
+top | pp | input.pp | it belongs below 'input'
 top | pp_train preprocessing preprocess augmentations augmentation transforms transform augment aug
     data_augmentation | input.pp | preprocessing is one string here, 'input.pp': "flip_lr|..."
 top | randaug randaugment auto_augment rand_augment | input.pp | this is an op of 'input.pp' here:

@@ -212,8 +212,8 @@ TEST_CASE("devices of all ranks that hang end the run, and no collective that en
     CHECK(ended.code == 7);
     CHECK_THAT(ended.err,
                Catch::Matches(R"(\[distributed\] no rank has made progress for )"
-                              R"(\d+(\.\d+)? s, since collective 8 \(inner\): does a device or a )"
-                              R"(collective hang\?\n)"));
+                              R"(\d+(\.\d+)? s, since collective 8 \(inner\), and this one waits )"
+                              R"(for its device: does a device or a collective hang\?\n)"));
   }
   for (const Finished& ended : wait_all(silent)) {
     CHECK(ended.code == 7);

@@ -93,7 +93,7 @@ TEST_CASE("a validation folder without one of the classes is scored by name") {
     CHECK(contains(grown.err, warning));
   }
   std::vector<std::string> chosen = eval;
-  chosen.insert(chosen.end(), {"--set", "evals.val.data.split=all[:6]"});
+  chosen.insert(chosen.end(), {"--set", "evals.val.data.split=train[:6]"});
   const Finished part = run(chosen);
   INFO(part.err);
   CHECK(part.code == 0);

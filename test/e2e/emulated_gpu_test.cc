@@ -199,8 +199,10 @@ TEST_CASE("GPUs that all hang while the host launches a step end the run after t
   const Finished finished = GpuRun::start(run.on("cuda:all", values), hang).wait();
   INFO(finished.err);
   CHECK(finished.code == 7);
-  CHECK_THAT(finished.err, Catch::Contains("[distributed] no rank has made progress for") &&
-                               Catch::Contains("): does a device or a collective hang?"));
+  CHECK_THAT(finished.err,
+             Catch::Contains("[distributed] no rank has made progress for") &&
+                 Catch::Contains(
+                     "and this one waits for its device: does a device or a collective hang?"));
 }
 
 TEST_CASE("a run finds out that a fused kernel is wrong, says so, and trains without it") {

@@ -165,8 +165,9 @@ TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothin
              Catch::Contains("[train] after step 13 the weights or the optimizer's state of rank 1 "
                              "(") &&
                  Catch::Contains(" differ from those of the other ranks: a device (") &&
-                 Catch::Contains(" is faulty; they were equal after step 10; the same command "
-                                 "continues from the last checkpoint up to there\n"));
+                 Catch::Contains(
+                     " is faulty; they were equal after step 10; the same command "
+                     "continues from the newest checkpoint, of that step or an earlier one\n"));
   CHECK(metric_rows(f.dir / "w").size() == 14);
   CHECK(run(f.args("w", {"--devices", "cpu:3"})).code == 0);
   REQUIRE(run(f.args("calm", {"--devices", "cpu:3"})).code == 0);

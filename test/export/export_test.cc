@@ -312,7 +312,8 @@ TEST_CASE("export: images whose grid of patches a model's weights do not fit are
 
   const TrainedModel mixer = trained("mlp_mixer", small("mlp_mixer"), {16, 64, 3});
   CHECK(line(mixer, square) ==
-        "t: error: images of 32x32 have 4x4 patches, but the model's token mixing is for 2x8");
+        "t: error: images of 32x32 have 4x4 patches, but the model's token mixing is for 2x8 "
+        "patches");
   CHECK(line(mixer, {9, 57, 3}) == "");
 }
 

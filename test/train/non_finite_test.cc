@@ -82,10 +82,11 @@ TEST_CASE("nan: stop says at which step, and where") {
 }
 
 TEST_CASE("directions that an optimizer makes of finite gradients are not called gradients") {
-  // The squares of gradients near 1e25 are infinite in float32, and inf / inf is NaN.
+  // The gradients of the first input's weights are 0. The ratio of their mean square, which is eps,
+  // to that of the others is 0 in float32, and 0 / sqrt(0) is NaN.
   TinyRun run("{optax_name: scale_by_adafactor, optax: {min_dim_size_to_factor: 1}, lr: 0.01}");
   Batch batch = tiny_batch(1);
-  batch.at("image").mul_(1e25);
+  batch.at("image").mul_(1e15).select(1, 0).select(1, 0).select(1, 0).zero_();
   run.step->run(1, batch, /*measure=*/true);
   for (const auto& [name, value] : run.step->measurements(1)) {
     INFO(name);
@@ -93,7 +94,7 @@ TEST_CASE("directions that an optimizer makes of finite gradients are not called
   }
   CHECK(run.step->non_finite() == "l2_updates");
   CHECK_THAT(run.step->first_non_finite(),
-             Catch::Matches("first at step 1: [1-4] of 4 gradients or update directions are not "
+             Catch::Matches("first at step 1: [1-2] of 4 gradients or update directions are not "
                             "finite, such as that of '(body|head)/kernel'"));
 }
 
