@@ -53,4 +53,16 @@ void check_output_file(const std::string& file, const std::string& flag, Standar
   throw Error(Exit::usage, given, fmt::format("there is no folder '{}'", folder.string()));
 }
 
+void check_output_is_no_input(const std::string& file, const std::vector<std::string>& inputs,
+                              const std::string& command) {
+  std::error_code none;
+  for (const std::string& input : inputs) {
+    if (std::filesystem::equivalent(file, input, none) ||
+        std::filesystem::equivalent(file, input.substr(0, input.rfind(':')), none)) {
+      throw Error(Exit::usage, "--output " + file,
+                  fmt::format("is a file that {} reads; choose another name", command));
+    }
+  }
+}
+
 }  // namespace bv

@@ -26,4 +26,9 @@ enum class StandardOutput { impossible, possible };
 void check_output_file(const std::string& file, const std::string& flag = "--output",
                        StandardOutput dash = StandardOutput::impossible);
 
+// Throws Error(Exit::usage) if `--output file` would replace one of the files that `command` reads.
+// An input may name a part of a file, "two_towers.npz:img".
+void check_output_is_no_input(const std::string& file, const std::vector<std::string>& inputs,
+                              const std::string& command);
+
 }  // namespace bv

@@ -1,7 +1,6 @@
 // bvtrain predict: runs a trained model on images (lib/predict/predict.h) and writes the results.
 #include <ATen/ops/cat.h>
 
-#include <filesystem>
 #include <system_error>
 
 #include "app/commands.h"
@@ -59,19 +58,6 @@ void check_flags(const Arguments& arguments, const std::string& format) {
   if (arguments.ema && arguments.workdir.empty()) refuse("--ema", "needs a --workdir");
 }
 
-// Throws if the output would replace one of the files that predict reads.
-void check_output_is_no_input(const Arguments& arguments) {
-  std::vector<std::string> read = arguments.inputs;
-  read.push_back(arguments.config);
-  read.push_back(arguments.weights);
-  read.push_back(arguments.weights.substr(0, arguments.weights.rfind(':')));  // of FILE:sub/tree
-  for (const std::string& file : read) {
-    std::error_code none;
-    if (std::filesystem::equivalent(arguments.output, file, none))
-      refuse("--output " + arguments.output, "is a file that predict reads; choose another name");
-  }
-}
-
 using Each = std::function<void(const PredictedBatch&)>;
 
 // Writes text batch by batch, so that memory use does not grow with the number of images.
@@ -125,7 +111,9 @@ Exit predict_command(const Arguments& arguments) {
   const bool arrays = format == "npz";
   check_output_file(arguments.output, "--output",
                     arrays ? StandardOutput::impossible : StandardOutput::possible);
-  if (arguments.output != kStandardOutput) check_output_is_no_input(arguments);
+  std::vector<std::string> read = arguments.inputs;
+  read.insert(read.end(), {arguments.config, arguments.weights});
+  check_output_is_no_input(arguments.output, read, "predict");
   const c10::Device device = use_one_device(arguments.devices, "predict");
   const PredictModel model =
       open_predict_model({arguments.workdir, arguments.weights, arguments.config,

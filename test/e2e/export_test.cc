@@ -102,6 +102,9 @@ TEST_CASE("export without a workdir: a config and model_init") {
   };
   REQUIRE(from_config({"--format", "npz"}).code == 0);
   CHECK(same_bits(read_npz(r.dir / "c"), trained));
+  CHECK(from_config({"--format", "npz", "--set", "model_init=" + (r.dir / "c")}).err ==
+        "--output " + (r.dir / "c") +
+            ": error: is a file that export reads; choose another name\n");
   REQUIRE(from_config({"--format", "onnx"}).code == 0);
   REQUIRE(r.write("w", "onnx", "w.onnx").code == 0);
   // The graphs are equal. The metadata before them differs: a weights file does not record its
