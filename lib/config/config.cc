@@ -96,8 +96,10 @@ Error Config::error_at(const Place& place, std::string_view key, std::string_vie
   const std::string path =
       argument ? fmt::format("{}: {}", shown_path(path_), key) : shown_path(join_path(path_, key));
   const std::string name = printable(path + std::string(suffix), std::string::npos);
-  return Error(Exit::usage, place,
-               name.empty() ? std::string(why) : fmt::format("{}: {}", name, why));
+  if (name.empty()) return Error(Exit::usage, place, why);
+  Place shown = place;
+  if (!node_->is_call) shown.key.clear();  // `name` has it
+  return Error(Exit::usage, shown, fmt::format("{}: {}", name, why));
 }
 
 // If the mapping has an unread key with a similar name, reports that key instead of the missing
@@ -361,7 +363,9 @@ void Config::none_given(std::string_view prefix, std::string_view why) const {
 
 void Config::warn(std::string_view key, std::string_view why) const {
   const std::string name = shown_path(join_path(path_, key));
-  const std::string where = place(key).text();
+  Place shown = place(key);
+  if (!name.empty() && !node_->is_call) shown.key.clear();  // `name` has it
+  const std::string where = shown.text();
   document_->record_warning(fmt::format("{}{}warning: {}{}{}", where, where.empty() ? "" : ": ",
                                         printable(name, std::string::npos),
                                         name.empty() ? "" : ": ", why));

@@ -214,6 +214,19 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
 
 namespace {
 
+// Gives all values below `node` their keys as places. The user has not written the text: it is one
+// line of a file with other content.
+void place_by_keys(Node& node, const std::string& name, const std::string& path) {
+  node.place = {name, 0, 0, path};
+  for (Node::Entry& entry : node.map) {
+    const std::string below = join_path(path, entry.key);
+    entry.place = {name, 0, 0, below};
+    place_by_keys(*entry.value, name, below);
+  }
+  for (size_t i = 0; i < node.list.size(); ++i)
+    place_by_keys(*node.list[i], name, item_path(node, path, i));
+}
+
 // Returns the config of the tree that load(problems) returns.
 template <class Load>
 Config make_config(const Load& load, const std::string& name,
@@ -247,6 +260,7 @@ Config parse_config_json(std::string_view text, const std::string& name,
   const auto load = [&](std::vector<Error>& problems) {
     auto root = parse_yaml(text, name, YamlFrom::json, problems);
     check_root(root, name);
+    place_by_keys(*root, name, "");
     return root;
   };
   return make_config(load, name, overrides);

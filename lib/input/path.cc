@@ -52,8 +52,10 @@ std::string require_path(const Config& config, std::string_view key) {
 void FolderKey::check_exists() const {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
+    const bool moved = errno == ENOENT && !place.key.empty();  // since a checkpoint named it
+    const std::string remedy = moved ? fmt::format("; --set {}=... names another", place.key) : "";
     throw Error(Exit::usage, place,
-                errno == ENOENT ? fmt::format("no such folder: '{}'", path)
+                errno == ENOENT ? fmt::format("no such folder: '{}'{}", path, remedy)
                                 : fmt::format("'{}': {}", path, std::strerror(errno)));
   }
   if (!S_ISDIR(info.st_mode)) {

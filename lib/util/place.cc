@@ -8,7 +8,8 @@ namespace bv {
 
 std::string Place::text() const {
   const std::string name = printable(file, std::string::npos);
-  return line > 0 ? fmt::format("{}:{}:{}", name, line, column) : name;
+  if (line > 0) return fmt::format("{}:{}:{}", name, line, column);
+  return key.empty() ? name : fmt::format("{}: {}", name, printable(key, std::string::npos));
 }
 
 }  // namespace bv

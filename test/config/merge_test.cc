@@ -197,3 +197,20 @@ TEST_CASE("a config that was written as JSON is read without the environment") {
   CHECK(config.get<std::string>("b") == "$${y}");
   CHECK(config.get<std::string>("c") == "z");
 }
+
+TEST_CASE("messages about a config that was written as JSON name keys, not columns of its line") {
+  const Config config =
+      parse_config_json(R"({"model": {"width": "x", "depths": [1, "y"]}})", "manifest.json");
+  const Config model = config.section("model");
+  CHECK(config.place("model").text() == "manifest.json: model");
+  CHECK(model.place("width").text() == "manifest.json: model.width");
+  CHECK(error_of([&] {
+          model.get<int64_t>("width");
+        }).starts_with("manifest.json: error: model.width: expected an integer"));
+  CHECK(error_of([&] {
+          model.get<std::vector<int64_t>>("depths");
+        }).starts_with("manifest.json: error: model.depths[1]: expected an integer"));
+  model.warn("width", "is odd");
+  CHECK(warnings(config) ==
+        std::vector<std::string>{"manifest.json: warning: model.width: is odd"});
+}

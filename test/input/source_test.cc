@@ -10,6 +10,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/input/image/jpeg.h"
+#include "lib/input/path.h"
 #include "test/support/compare.h"
 #include "test/support/config.h"
 #include "test/support/digits_40.h"
@@ -163,6 +164,10 @@ TEST_CASE("missing files are errors that name the place or the file", "[source]"
         "t.yaml:2:11: error: no such folder: '/nonexistent/c'");
   CHECK(open_error("name: image_folder\ndata_dir: /nonexistent/i") ==
         "t.yaml:2:11: error: no such folder: '/nonexistent/i'");
+  const FolderKey moved{"/nonexistent/m", {"manifest.json", 0, 0, "evals.val.data.data_dir"}};
+  CHECK(error_of([&] { moved.check_exists(); }) ==
+        "manifest.json: evals.val.data.data_dir: error: no such folder: '/nonexistent/m'; --set "
+        "evals.val.data.data_dir=... names another");
   CHECK(open_error("name: idx\nimages: /nonexistent/a\nlabels: /nonexistent/b") ==
         "/nonexistent/a: error: no such file");
   CHECK(open_error("name: npz\nfname: /nonexistent.npz") ==
