@@ -10,7 +10,7 @@
 #include "app/options.h"
 #include "app/standard_output.h"
 #include "app/usage_text.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/config.h"
 #include "lib/config/familiar_words.h"
 #include "lib/config/key_table.h"

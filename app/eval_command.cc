@@ -1,7 +1,7 @@
 // bvtrain eval: evaluates the checkpoints of a run in a separate process.
 #include "app/commands.h"
 #include "app/json_output.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/device/devices.h"
 #include "lib/predict/evaluate_run.h"
 #include "lib/report/log.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/error.h"
 
 namespace bv {

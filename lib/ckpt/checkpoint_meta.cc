@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/error.h"
 #include "lib/util/json_kind.h"
 

@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/checkpoint_meta.h"
 #include "lib/ckpt/checkpoint_writer.h"
-#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/ckpt/save_queue.h"
+#include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/report/log.h"
 #include "lib/report/metric_writer.h"
 #include "lib/report/storage_retries.h"
@@ -25,55 +23,6 @@
 #include "lib/util/file.h"
 
 namespace bv {
-
-namespace {
-
-namespace fs = std::filesystem;
-
-// Throws unless the manifest of the checkpoint of `step` names that step.
-void check_step_of(int64_t named, int64_t step) {
-  if (named != step)
-    throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, named));
-}
-
-// Returns what can be read in place of damaged checkpoints, for the end of an error message.
-std::string remedy_of(const CkptFolder& ckpt) {
-  std::string text = fmt::format("; `bvtrain ckpt verify {}` checks each", ckpt.path());
-  for (const std::string& folder : ckpt.all_best()) {
-    try {
-      verify_checkpoint(folder);
-      text += fmt::format("; '{}:{}' is whole: `predict`, `export` and `model_init` read it",
-                          ckpt.path(), fs::path(folder).filename().string());
-    } catch (const Error&) {
-      // It is damaged too.
-    }
-  }
-  return text;
-}
-
-std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& options) {
-  const std::vector<int64_t> steps = ckpt.steps();
-  std::string newest_fault;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    try {
-      Restored restored = read_checkpoint(ckpt.step(*step), options);
-      check_step_of(restored.step, *step);
-      return restored;
-    } catch (const Error& error) {
-      if (newest_fault.empty()) newest_fault = error.what();
-      if (*step != steps.front()) {
-        log::warn("[ckpt] {}: {}; falling back", CkptFolder::step_name(*step), error.what());
-      }
-    }
-  }
-  if (steps.empty()) return std::nullopt;
-  throw Error(
-      Exit::usage, ckpt.path(),
-      fmt::format("none of the {} checkpoints here is whole; the newest, {}: {}{}", steps.size(),
-                  CkptFolder::step_name(steps.back()), newest_fault, remedy_of(ckpt)));
-}
-
-}  // namespace
 
 struct Checkpointer::Impl {
   std::string dir, run_json;
@@ -391,75 +340,5 @@ void Checkpointer::wait() {
 int64_t Checkpointer::failed_saves() const { return impl_->failed_saves; }
 
 int64_t Checkpointer::committed_step() const { return impl_->committed; }
-
-std::optional<Restored> Checkpointer::latest(const Workdir& workdir, const ReadOptions& options) {
-  return latest_in(workdir.ckpt(), options);
-}
-
-std::optional<int64_t> Checkpointer::latest_step(const CkptFolder& ckpt, bool resumes) {
-  const std::vector<int64_t> steps = ckpt.steps();
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    try {
-      const Manifest manifest = verify_checkpoint(ckpt.step(*step));
-      check_step_of(manifest.step, *step);
-      if (resumes) check_resumable(manifest.meta);
-      return *step;
-    } catch (const Error&) {
-      // An older one may be intact.
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<Restored> Checkpointer::peek(const std::string& given, bool resumes) {
-  const std::string path = checkpoint_path(given);
-  std::vector<std::string> folders = {path};
-  if (!file_exists(path + "/" + kManifestName)) {
-    const CkptFolder ckpt = CkptFolder::at(path);
-    folders.clear();
-    for (const int64_t step : ckpt.steps()) folders.insert(folders.begin(), ckpt.step(step));
-  }
-  for (const std::string& folder : folders) {
-    try {
-      Manifest manifest = read_manifest(folder);
-      if (resumes) check_resumable(manifest.meta);
-      return Restored{manifest.step, folder, {}, std::move(manifest.meta), {}, manifest.keep};
-    } catch (const Error&) {
-      // latest() and load() report what is wrong with it.
-    }
-  }
-  return std::nullopt;
-}
-
-Restored Checkpointer::reopen(const std::string& folder, const ReadOptions& options) {
-  try {
-    return read_wanted(folder, options);
-  } catch (const Error& fault) {
-    throw Error(file_exists(folder) ? Exit::storage : Exit::usage, folder,
-                std::string(fault.what()) +
-                    ", although rank 0 has read it without a fault (do both see the same disk?)");
-  }
-}
-
-Restored Checkpointer::load(const std::string& given, const ReadOptions& options) {
-  refuse_remote_path(given);
-  const std::string path = checkpoint_path(given);
-  std::error_code error;
-  if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
-  if (!fs::is_directory(path, error)) {
-    throw Error(Exit::usage, path,
-                "not a folder; expected a checkpoint folder, a ckpt/ folder or a workdir");
-  }
-  if (file_exists(path + "/" + kManifestName)) {
-    try {
-      return read_checkpoint(path, options);
-    } catch (const Error& fault) {
-      throw Error(fault.code() == Exit::storage ? Exit::storage : Exit::usage, path, fault.what());
-    }
-  }
-  if (auto restored = latest_in(CkptFolder::at(path), options)) return std::move(*restored);
-  throw Error(Exit::usage, path,
-              "holds no checkpoint (neither manifest.json nor step-<n>/ nor ckpt/step-<n>/)");
-}
 
 }  // namespace bv

@@ -29,7 +29,7 @@
 // run goes on, because the next save may succeed. It ends if two saves in a row fail, or if the
 // last one does. ckpt/best follows the same rule; it is retried with the next save.
 //
-// Names of files and folders: lib/ckpt/workdir.h.
+// Names of files and folders: lib/ckpt/workdir/workdir.h.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@
 #include "lib/ckpt/best_checkpoint.h"
 #include "lib/ckpt/restored.h"
 #include "lib/ckpt/snapshot.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 
 namespace bv {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 
 namespace bv {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <system_error>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"

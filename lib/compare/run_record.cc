@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "lib/ckpt/earlier_run.h"
+#include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/config/load_config.h"
 #include "lib/util/file.h"
 #include "lib/util/limits.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/compare/metric_scan.h"
 #include "lib/config/config.h"
 

@@ -137,8 +137,8 @@ class Group {
   void count_again(const Counts& repeated);
 
   // Shuts the group down cleanly: a barrier, then the connections, then the store. Graphs with
-  // collectives of this group must have been destroyed before (lib/train/step_graph.h). All ranks
-  // call it exactly once. No collective may be called afterwards.
+  // collectives of this group must have been destroyed before (lib/train/step/step_graph.h). All
+  // ranks call it exactly once. No collective may be called afterwards.
   void finish();
 
  private:

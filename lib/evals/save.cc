@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "lib/ckpt/formats/npz.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"

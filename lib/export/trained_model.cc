@@ -13,8 +13,8 @@
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
 #include "lib/tasks/task.h"
-#include "lib/train/stored_model.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/stored_model.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 

@@ -19,8 +19,8 @@
 #include "lib/predict/predict_model.h"
 #include "lib/report/log.h"
 #include "lib/report/muted.h"
-#include "lib/train/attention_heads.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/attention_heads.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 

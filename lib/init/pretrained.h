@@ -40,7 +40,7 @@ struct PretrainedModel {
 PretrainedModel inspect_weights(const std::string& path);
 
 // The same for parameters that were read (read_weights()), for inspect_weights() and tests.
-// `recorded_heads`: what stored_heads() returns (lib/train/attention_heads.h).
+// `recorded_heads`: what stored_heads() returns (lib/train/weights/attention_heads.h).
 PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
                                     int64_t recorded_heads = 0);
 

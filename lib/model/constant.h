@@ -8,7 +8,7 @@ namespace bv {
 
 // A tensor that a model computes once and does not train, such as a table of sines. It is copied to
 // a device at its first use there. Later steps copy nothing: a copy from the host's memory would
-// make the host wait, and could not be part of a graph (lib/train/step_graph.h).
+// make the host wait, and could not be part of a graph (lib/train/step/step_graph.h).
 class Constant {
  public:
   Constant() = default;

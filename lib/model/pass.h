@@ -42,7 +42,7 @@ struct Pass {
   int64_t step = 0;
   int next_dropout = 0;  // k of the next dropout
   // If defined, this () int64 tensor on the model's device holds the step in place of `step`.
-  // Kernels of a graph that is replayed read the new step from it (lib/train/step_graph.h).
+  // Kernels of a graph that is replayed read the new step from it (lib/train/step/step_graph.h).
   at::Tensor device_step;
 
   // The place of forward()'s first example in the whole batch, which several ranks may share. It

@@ -1,7 +1,7 @@
 // The numbers that change from step to step: the step number, the mixup coefficient, the values of
 // the schedules, and what the optimizer computes from the number of updates. They are in one small
 // tensor on the device of the parameters. Its address never changes, so a step that was recorded as
-// a graph (lib/train/step_graph.h) reads the new numbers when it is replayed.
+// a graph (lib/train/step/step_graph.h) reads the new numbers when it is replayed.
 #pragma once
 
 #include <ATen/core/Tensor.h>

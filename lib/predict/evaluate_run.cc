@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/compare/run_status.h"
 #include "lib/device/large_blocks.h"
 #include "lib/predict/evaluated_best.h"

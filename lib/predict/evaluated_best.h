@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lib/ckpt/best_checkpoint.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/row.h"
 #include "lib/train/selection.h"

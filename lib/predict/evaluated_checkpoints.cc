@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "lib/ckpt/earlier_run.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/earlier_run.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"

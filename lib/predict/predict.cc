@@ -15,7 +15,7 @@
 #include "lib/report/log.h"
 #include "lib/tasks/task.h"
 #include "lib/train/keys.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -8,7 +8,7 @@
 #include "lib/params/state_part.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/text.h"
 
 namespace bv {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lib/train/bad_step.h"
+#include "lib/train/step/bad_step.h"
 
 namespace bv {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 
 namespace bv {
 

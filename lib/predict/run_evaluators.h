@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/load_config.h"
 #include "lib/device/spin_throttle.h"
 #include "lib/model/model.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/config.h"
 #include "lib/config/duration.h"
 #include "lib/model/precision_choice.h"

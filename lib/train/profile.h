@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/config.h"
 #include "lib/distributed/group.h"
 

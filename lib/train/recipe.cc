@@ -14,7 +14,7 @@
 #include "lib/device/peak_flops.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe_reading.h"
-#include "lib/train/shape_check.h"
+#include "lib/train/step/shape_check.h"
 #include "lib/train/training_labels.h"
 #include "lib/util/host.h"
 

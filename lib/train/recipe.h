@@ -21,8 +21,8 @@
 #include "lib/train/eval_job.h"
 #include "lib/train/profile.h"
 #include "lib/train/selection.h"
-#include "lib/train/step.h"
-#include "lib/train/weights.h"
+#include "lib/train/step/step.h"
+#include "lib/train/weights/weights.h"
 
 namespace bv {
 

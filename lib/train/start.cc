@@ -4,15 +4,15 @@
 #include <set>
 
 #include "lib/ckpt/best_checkpoint.h"
-#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
+#include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/config/load_config.h"
 #include "lib/input/check/data_sections.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/report/log.h"
 #include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/file.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/changes.h"
 #include "lib/train/recipe.h"
 

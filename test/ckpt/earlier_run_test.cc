@@ -1,6 +1,6 @@
 // What a start reads from the files of an earlier one: DONE, run.json, and signs of lost
 // checkpoints.
-#include "lib/ckpt/earlier_run.h"
+#include "lib/ckpt/workdir/earlier_run.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

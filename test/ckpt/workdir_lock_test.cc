@@ -1,5 +1,5 @@
 // The workdir lock: who gets it, who is rejected, and who takes over.
-#include "lib/ckpt/workdir_lock.h"
+#include "lib/ckpt/workdir/workdir_lock.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
 #include "test/ckpt/support.h"

@@ -1,5 +1,5 @@
 // Workdirs: what is rejected before anything is created, the lock, DONE and --cleanup.
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 
 #include <sys/mount.h>
 #include <sys/stat.h>

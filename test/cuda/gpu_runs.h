@@ -16,7 +16,7 @@
 #include "lib/device/device_graph.h"
 #include "lib/distributed/group.h"
 #include "lib/optim/param_groups.h"
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 
 namespace bv::test {
 

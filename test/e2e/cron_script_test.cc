@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "test/support/binary.h"
 #include "test/support/text.h"
 

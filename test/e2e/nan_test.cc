@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/formats/npz.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "test/support/binary.h"
 #include "test/support/image_files.h"
 #include "test/support/text.h"

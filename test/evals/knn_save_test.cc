@@ -1,5 +1,5 @@
 // knn: votes, ties, several k. save: names, placeholders, and the written arrays.
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "test/evals/support.h"
 
 namespace bv::test {

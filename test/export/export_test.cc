@@ -15,7 +15,7 @@
 #include "lib/export/weights_writer.h"
 #include "lib/model/model.h"
 #include "lib/model/target_scale.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
 #include "test/support/logged.h"

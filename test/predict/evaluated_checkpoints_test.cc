@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/predict/evaluate_run.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"

@@ -11,7 +11,7 @@
 #include "lib/config/load_config.h"
 #include "lib/model/dropout.h"
 #include "lib/model/layers.h"
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 #include "lib/util/rng.h"
 
 namespace bv::test {

@@ -1,5 +1,5 @@
 // The number of attention heads, which the arrays of timm and Hugging Face do not show.
-#include "lib/train/attention_heads.h"
+#include "lib/train/weights/attention_heads.h"
 
 #include <ATen/ATen.h>
 
@@ -7,7 +7,7 @@
 
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/model_card.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/limits.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "lib/train/bad_step.h"
+#include "lib/train/step/bad_step.h"
 #include "lib/util/file.h"
 #include "test/support/child.h"
 #include "test/support/error.h"

@@ -4,7 +4,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 #include "test/ckpt/support.h"
 
 namespace bv::test {

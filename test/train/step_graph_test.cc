@@ -2,7 +2,7 @@
 // numbers in each step, and copy nothing between the host and the device. Also the order of runs,
 // capture and replays of whole steps, with a recorder for the CPU. Whole steps as graphs of an
 // emulated GPU are in test/cuda.
-#include "lib/train/step_graph.h"
+#include "lib/train/step/step_graph.h"
 
 #include <ATen/ops/ones.h>
 

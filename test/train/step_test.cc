@@ -1,6 +1,6 @@
 // The training step: its measurements, that it reads nothing back, non-finite values, averaged
 // weights, its state, and its keys.
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 
 #include <ATen/Parallel.h>
 

@@ -9,7 +9,7 @@
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 #include "test/support/golden.h"
 
 namespace bv::test {

@@ -1,6 +1,6 @@
 // model_init with real models: the reference's arrays and logits, both layouts of the encoder,
 // files of other programs, and files that do not fit.
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 
 #include <ATen/ATen.h>
 

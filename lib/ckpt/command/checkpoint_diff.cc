@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "lib/ckpt/tensor_form.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/load_config.h"
 
 namespace bv {

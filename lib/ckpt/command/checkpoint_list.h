@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 
 namespace bv {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 
 namespace bv {
 

@@ -15,8 +15,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 // Replaces the text of `label`, or adds it at the end. An empty text removes the label.
 void set_fact(Facts& facts, const std::string& label, const std::string& text);
 
-// Returns the facts in run.json (lib/ckpt/workdir.h): the command as one can type it, the version
-// and commit of the program, the host, and when the run was first and last started.
+// Returns the facts in run.json (lib/ckpt/workdir/workdir.h): the command as one can type it, the
+// version and commit of the program, the host, and when the run was first and last started.
 Facts run_facts(const nlohmann::json& run);
 
 }  // namespace bv

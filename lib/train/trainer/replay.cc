@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/earlier_run.h"
+#include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/device/compute_threads.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/load_config.h"
-#include "lib/train/bad_step.h"
+#include "lib/train/step/bad_step.h"
 
 namespace bv {
 

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
-#include "lib/ckpt/earlier_run.h"
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/earlier_run.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/report/chrono.h"
 #include "lib/report/metric_writer.h"
 #include "lib/report/pace.h"
@@ -34,7 +34,7 @@
 #include "lib/train/profile.h"
 #include "lib/train/recipe.h"
 #include "lib/train/start.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 
 namespace bv {
 

@@ -4,7 +4,7 @@
 
 #include "lib/ckpt/checkpoint_writer.h"
 #include "lib/report/log.h"
-#include "lib/train/bad_step.h"
+#include "lib/train/step/bad_step.h"
 #include "lib/train/trainer/paused_chrono.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/util/file.h"

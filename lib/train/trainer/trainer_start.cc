@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <ctime>
 
-#include "lib/ckpt/earlier_run.h"
 #include "lib/ckpt/weights_file.h"
+#include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/device/device_name.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
@@ -16,7 +16,7 @@
 #include "lib/train/start.h"
 #include "lib/train/trainer/rollback.h"
 #include "lib/train/trainer/trainer.h"
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"

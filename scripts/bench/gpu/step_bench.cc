@@ -28,7 +28,7 @@
 #include "lib/device/large_blocks.h"
 #include "lib/distributed/group.h"
 #include "lib/params/host_copies.h"
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 #include "lib/util/error.h"
 #include "scripts/bench/gpu/product_times.h"
 

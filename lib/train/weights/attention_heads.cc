@@ -1,4 +1,4 @@
-#include "lib/train/attention_heads.h"
+#include "lib/train/weights/attention_heads.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

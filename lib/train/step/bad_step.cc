@@ -1,4 +1,4 @@
-#include "lib/train/bad_step.h"
+#include "lib/train/step/bad_step.h"
 
 #include <ATen/ops/isfinite.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -1,4 +1,4 @@
-#include "lib/train/word_reduction.h"
+#include "lib/train/step/word_reduction.h"
 
 #include <ATen/ops/empty.h>
 

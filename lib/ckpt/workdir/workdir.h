@@ -21,7 +21,7 @@
 //     trace/rank-<r>.json       profiles
 //     eval/                     what `bvtrain eval` writes: metrics.jsonl, tb/, report.html, .lock
 //       evaluated.json          which run the rows of metrics.jsonl describe, and which checkpoints
-//     post-mortem/step-<n>/     a step with values that are not finite (lib/train/bad_step.h):
+//     post-mortem/step-<n>/     a step with values that are not finite (lib/train/step/bad_step.h):
 //                               report.json, batch.npz, and in weights/ the weights before it
 //     ckpt/
 //       LAST                    the name of the newest checkpoint, as a hint for people
@@ -46,8 +46,8 @@
 #include <utility>
 #include <vector>
 
-#include "lib/ckpt/claimed_folder.h"
-#include "lib/ckpt/workdir_lock.h"
+#include "lib/ckpt/workdir/claimed_folder.h"
+#include "lib/ckpt/workdir/workdir_lock.h"
 
 namespace bv {
 

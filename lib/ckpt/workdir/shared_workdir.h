@@ -1,7 +1,7 @@
 // Whether all ranks of a run see the same workdir.
 #pragma once
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/distributed/group.h"
 
 namespace bv {

@@ -1,4 +1,4 @@
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/config.h"
 #include "lib/report/metric_summary.h"
 

@@ -1,4 +1,4 @@
-#include "lib/train/step_config.h"
+#include "lib/train/step/step_config.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "lib/ckpt/earlier_run.h"
+#include "lib/ckpt/workdir/earlier_run.h"
 
 #include <algorithm>
 

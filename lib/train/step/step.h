@@ -28,9 +28,9 @@
 #include "lib/params/sharded_units.h"
 #include "lib/params/state_part.h"
 #include "lib/tasks/task.h"
-#include "lib/train/step_config.h"
-#include "lib/train/step_graph.h"
-#include "lib/train/word_reduction.h"
+#include "lib/train/step/step_config.h"
+#include "lib/train/step/step_graph.h"
+#include "lib/train/step/word_reduction.h"
 
 namespace bv {
 
@@ -45,7 +45,7 @@ class TrainStep {
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
 
-  // From now on steps are captured as a graph and replayed (lib/train/step_graph.h). With
+  // From now on steps are captured as a graph and replayed (lib/train/step/step_graph.h). With
   // StepConfig::nan_limit the graph ends before the update, because the host decides whether there
   // is one. Returns why steps are not captured if they cannot be, otherwise "".
   std::string use_graph(std::unique_ptr<GraphRecorder> recorder);

@@ -1,4 +1,4 @@
-#include "lib/ckpt/workdir.h"
+#include "lib/ckpt/workdir/workdir.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

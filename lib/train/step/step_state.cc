@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 
 namespace bv {
 

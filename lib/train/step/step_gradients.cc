@@ -7,7 +7,7 @@
 #include "lib/config/key_table.h"
 #include "lib/report/trace.h"
 #include "lib/train/odd_ranks.h"
-#include "lib/train/step.h"
+#include "lib/train/step/step.h"
 
 namespace bv {
 namespace {

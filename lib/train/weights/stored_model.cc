@@ -1,4 +1,4 @@
-#include "lib/train/stored_model.h"
+#include "lib/train/weights/stored_model.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "lib/train/weights.h"
+#include "lib/train/weights/weights.h"
 
 #include <ATen/ops/allclose.h>
 #include <c10/core/GradMode.h>
@@ -18,8 +18,8 @@
 #include "lib/model/target_scale.h"
 #include "lib/model/transformer/position_embedding.h"
 #include "lib/report/log.h"
-#include "lib/train/attention_heads.h"
-#include "lib/train/stored_model.h"
+#include "lib/train/weights/attention_heads.h"
+#include "lib/train/weights/stored_model.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 

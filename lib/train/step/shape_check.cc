@@ -1,4 +1,4 @@
-#include "lib/train/shape_check.h"
+#include "lib/train/step/shape_check.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "lib/ckpt/shared_workdir.h"
+#include "lib/ckpt/workdir/shared_workdir.h"
 
 #include <chrono>
 #include <filesystem>

@@ -1,10 +1,10 @@
-#include "lib/ckpt/claimed_folder.h"
+#include "lib/ckpt/workdir/claimed_folder.h"
 
 #include <sys/stat.h>
 
 #include <cerrno>
 
-#include "lib/ckpt/workdir_lock.h"
+#include "lib/ckpt/workdir/workdir_lock.h"
 #include "lib/util/error.h"
 
 namespace bv {

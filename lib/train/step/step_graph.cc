@@ -1,4 +1,4 @@
-#include "lib/train/step_graph.h"
+#include "lib/train/step/step_graph.h"
 
 #include <ATen/ops/empty_like.h>
 

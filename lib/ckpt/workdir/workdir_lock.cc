@@ -1,4 +1,4 @@
-#include "lib/ckpt/workdir_lock.h"
+#include "lib/ckpt/workdir/workdir_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
