@@ -5,12 +5,32 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
 namespace bv {
+namespace {
+
+// Returns the folder of the run or of the rows of bvtrain eval that keeps `file` under a name of
+// its own; "" if there is none.
+std::string owner_of(const std::string& file) {
+  const std::filesystem::path path(file);
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  const Workdir run(folder);
+  if (!file_exists(run.run_json()) && !file_exists(run.evaluated())) return "";
+  const std::string name = folder + "/" + path.filename().string();
+  for (const std::string& own :
+       {run.config(), run.run_json(), run.result(), run.metrics(), run.skipped(), run.report(),
+        run.learning_curve(), run.evaluated(), run.done(), run.failed(), run.lock()}) {
+    if (name == own) return folder;
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string choose_format(const std::string& output, const std::string& given,
                           const std::vector<OutputFormat>& known) {
@@ -46,6 +66,10 @@ void check_output_file(const std::string& file, const std::string& flag, Standar
     throw Error(Exit::usage, given,
                 fmt::format("{}{}", kind_text(info.st_mode),
                             stream ? fmt::format("; `{} -` is standard output", flag) : ""));
+  }
+  if (const std::string owner = owner_of(file); !owner.empty()) {
+    throw Error(Exit::usage, given,
+                fmt::format("is a file of the run in '{}'; choose another name", owner));
   }
   const std::filesystem::path folder = std::filesystem::path(link_target(file)).parent_path();
   std::error_code ignored;

@@ -20,9 +20,9 @@ inline constexpr const char* kStandardOutput = "-";  // the name of standard out
 // Whether a command can write to standard output instead: `--output -`.
 enum class StandardOutput { impossible, possible };
 
-// Before anything is computed: throws Error(Exit::usage) if the folder of `file` is missing, or if
-// `file` is a pipe, a device or a folder, which a new file would replace. `flag` is for messages.
-// An empty name and "-" pass.
+// Call it before anything is computed. Throws Error(Exit::usage) if the folder of `file` is
+// missing, or if a new file would replace a pipe, a device, a folder or a file of a run, such as
+// metrics.jsonl in a workdir. `flag` is for messages. An empty name and "-" pass.
 void check_output_file(const std::string& file, const std::string& flag = "--output",
                        StandardOutput dash = StandardOutput::impossible);
 

@@ -50,6 +50,11 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
   CHECK(refused({"predict", "--weights", "m.npz", own.path() + "/./f.npz", "--output", file}) ==
         is_read);
   CHECK(read_text(file) == "x");
+  own.write("run.json", "{}");
+  const std::string rows = own.write("metrics.jsonl", "x");
+  CHECK(predict({"--output", rows}) == "--output " + rows + ": error: is a file of the run in '" +
+                                           own.path() + "'; choose another name\n");
+  CHECK(read_text(rows) == "x");
   CHECK(predict({"--eval", "val"}) ==
         "--eval val: error: takes the evaluator's data; give no images with it\n");
 
