@@ -58,8 +58,12 @@ std::string choose_format(const std::string& output, const std::string& given,
 }
 
 void check_output_file(const std::string& file, const std::string& flag, StandardOutput dash) {
-  if (file.empty() || file == kStandardOutput) return;
+  if (file.empty()) return;
   const std::string given = flag + " " + file;
+  if (file == kStandardOutput) {
+    if (dash == StandardOutput::possible) return;
+    throw Error(Exit::usage, given, "is not written to standard output");
+  }
   struct stat info {};
   if (::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     const bool stream = dash == StandardOutput::possible && !S_ISDIR(info.st_mode);
@@ -67,7 +71,7 @@ void check_output_file(const std::string& file, const std::string& flag, Standar
                 fmt::format("{}{}", kind_text(info.st_mode),
                             stream ? fmt::format("; `{} -` is standard output", flag) : ""));
   }
-  if (const std::string owner = owner_of(file); !owner.empty()) {
+  if (const std::string owner = owner_of(link_target(file)); !owner.empty()) {
     throw Error(Exit::usage, given,
                 fmt::format("is a file of the run in '{}'; choose another name", owner));
   }
@@ -81,8 +85,10 @@ void check_output_is_no_input(const std::string& file, const std::vector<std::st
                               const std::string& command) {
   std::error_code none;
   for (const std::string& input : inputs) {
+    const std::string whole = input.substr(0, input.rfind(':'));
     if (std::filesystem::equivalent(file, input, none) ||
-        std::filesystem::equivalent(file, input.substr(0, input.rfind(':')), none)) {
+        std::filesystem::equivalent(file, whole, none) ||
+        std::filesystem::equivalent(file, input + "/model.safetensors", none)) {
       throw Error(Exit::usage, "--output " + file,
                   fmt::format("is a file that {} reads; choose another name", command));
     }

@@ -22,12 +22,13 @@ enum class StandardOutput { impossible, possible };
 
 // Call it before anything is computed. Throws Error(Exit::usage) if the folder of `file` is
 // missing, or if a new file would replace a pipe, a device, a folder or a file of a run, such as
-// metrics.jsonl in a workdir. `flag` is for messages. An empty name and "-" pass.
+// metrics.jsonl in a workdir. `flag` is for messages. An empty name
+// passes, and "-" if `dash` allows it.
 void check_output_file(const std::string& file, const std::string& flag = "--output",
                        StandardOutput dash = StandardOutput::impossible);
 
 // Throws Error(Exit::usage) if `--output file` would replace one of the files that `command` reads.
-// An input may name a part of a file, "two_towers.npz:img".
+// An input may name a part of a file, "two_towers.npz:img", or a folder with a model.safetensors.
 void check_output_is_no_input(const std::string& file, const std::vector<std::string>& inputs,
                               const std::string& command);
 

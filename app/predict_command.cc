@@ -118,6 +118,8 @@ Exit predict_command(const Arguments& arguments) {
   const PredictModel model =
       open_predict_model({arguments.workdir, arguments.weights, arguments.config,
                           arguments.overrides, arguments.eval});
+  if (!model.checkpoint && arguments.weights.empty())
+    check_output_is_no_input(arguments.output, {model.config.get("model_init", "")}, "predict");
 
   PredictRequest request;
   request.inputs = arguments.inputs;

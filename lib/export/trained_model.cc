@@ -58,7 +58,8 @@ int64_t channels_in_file(const std::string& path) {
   return image.size() == 3 ? image[2] : 3;
 }
 
-// Throws if a model for images of this size has parameters of other shapes.
+// Throws if a model for images of this size has parameters of other shapes, or if the weights belong
+// to places that such images do not have (set_image_size() itself checks grids of patches).
 void check_shapes(const TrainedModel& trained, const ImageSize& image) {
   const MetaDevice meta;
   const Config& config = trained.config;
@@ -74,6 +75,15 @@ void check_shapes(const TrainedModel& trained, const ImageSize& image) {
                             image.height, image.width, image.channels, name,
                             shape_text(own->second.sizes()), shape_text(parameter.sizes())));
   }
+  const ImageSize& before = trained.image;
+  if (before.height == 0 || model->position_grid().size() > 0 ||
+      model->takes_size(before.height, before.width))
+    return;
+  throw Error(
+      Exit::usage, trained.origin,
+      fmt::format("the weights belong to places in images of {}x{}, and images of {}x{} have "
+                  "other places",
+                  before.height, before.width, image.height, image.width));
 }
 
 // Returns the grid of the patches of images of this size if the model's weights fit only one grid;

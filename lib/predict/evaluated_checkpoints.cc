@@ -48,7 +48,7 @@ bool is_same_run(const RunOfRows& before, const RunOfRows& now) {
   if (before.workdir == now.workdir) return true;
   std::error_code none;
   // A copy of the workdir is another run: both may go on.
-  return before.first_started == now.first_started &&
+  return !before.first_started.empty() && before.first_started == now.first_started &&
          (!file_exists(before.workdir) ||
           std::filesystem::equivalent(before.workdir, now.workdir, none));
 }

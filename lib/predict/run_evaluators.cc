@@ -162,7 +162,7 @@ void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContex
   job.evaluator->run(context, emit);
   if (left_out) emit("errors", static_cast<double>(*left_out));
   const double seconds = monotonic_seconds() - began;
-  metrics.measure("z/secs/eval/" + job.name, seconds);
+  metrics.measure(kEvalSeconds + job.name, seconds);
   log::info("{}", evaluation_line(checkpoint.step, job.name, values, seconds, metrics.summary()));
 }
 

@@ -14,6 +14,10 @@
 
 namespace bv {
 
+// Begins the name of the metric with the seconds that an evaluator took. Every evaluator that has
+// finished has one in the row of its step.
+inline const std::string kEvalSeconds = "z/secs/eval/";
+
 struct EvalJob {
   std::string name;         // the key in `evals`
   std::string pred;         // the task's prediction function

@@ -201,7 +201,7 @@ std::optional<double> evaluated_value(const Row& row, const WatchedMetric& watch
   for (const auto& [name, number] : row) {
     if (name == watched.metric) value = number;
     for (const std::string& evaluator : watched.evaluators)
-      ran = ran || name == "z/secs/eval/" + evaluator;
+      ran = ran || name == kEvalSeconds + evaluator;
   }
   return ran ? value : std::nullopt;
 }

@@ -119,6 +119,7 @@ TEST_CASE("an output file never replaces a pipe or a folder") {
   CHECK(refused({"ckpt", "average", "w", "--last", "2", "--format", "npz"}, "--output", pipe) ==
         no_file);
   CHECK(refused({"compare", "w"}, "--html", pipe) == no_file);
+  CHECK(refused({"compare", "w"}, "--html", "-") == "is not written to standard output\n");
 }
 
 }  // namespace bv::test

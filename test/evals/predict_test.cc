@@ -48,6 +48,17 @@ TEST_CASE("an activation that the model does not have is refused with a list of 
                     "logits, pre_logits");
 }
 
+TEST_CASE("labels outside 0 and 1 are refused, also for evaluators that read the logits") {
+  TwoLayers model;
+  const auto task = Task::Registry::make("classify", parse_config("{multilabel: true}", "t.yaml"),
+                                         {}, {.loss_name = "sigmoid_xent"});
+  const Batch batch = {{"image", noise({2, 1, 1, 3}, 1)}, {"labels", at::full({2, 3}, -1.0f)}};
+  for (const char* pred : {"predict", "loss"}) {
+    CHECK_THROWS_WITH(bind_prediction(*task, pred, model, Precision::float32)(batch, {}),
+                      Catch::Contains("'labels' must be within 0 and 1, got -1"));
+  }
+}
+
 // Its output is the image itself.
 class Pixels : public Model {
  public:

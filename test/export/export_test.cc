@@ -331,6 +331,9 @@ TEST_CASE("export: another image size keeps the channels, and must fit the weigh
   CHECK(line("16,16,1") ==
         "t: error: the weights do not fit images of 16x16x1: Dense_0/kernel is (64, 20), but would "
         "be (256, 20)");
+  CHECK(line("4,16,1") ==
+        "t: error: the weights belong to places in images of 9x9, and images of 4x16 have other "
+        "places");
   CHECK(grey.image.height == 9);
 
   const MemoryFolder folder;

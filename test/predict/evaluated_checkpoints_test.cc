@@ -84,6 +84,8 @@ TEST_CASE("a folder of rows belongs to one run, also after its folder was moved"
   dir.write("a/run.json", started("tuesday"));  // started over
   CHECK(refusal("a").empty());
 
+  CHECK_FALSE(is_same_run({dir / "gone", ""}, {dir / "other", ""}));  // not known when they started
+
   write(record, R"({"5": "x", "run": {"workdir": 1}})");
   CHECK_FALSE(EvaluatedCheckpoints(record, {5}).run());
 }

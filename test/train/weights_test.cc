@@ -213,6 +213,29 @@ TEST_CASE("weights: position embeddings are resampled to a model's grid that is 
   CHECK(close(with_class.at("pos_embedding").select(1, 0), at::zeros({1, 32})));
 }
 
+TEST_CASE("weights: a warning tells if they belong to places that the images do not have") {
+  const MemoryFolder folder;
+  const std::string path = folder / "w.safetensors";
+  const auto cnn = [](int64_t height, int64_t width) {
+    return build("cnn", "{widths: [8], dense: [16]}", 3, height, width);
+  };
+  ModelCard card;
+  card.model_name = "cnn";
+  card.model = R"({"widths": [8], "dense": [16]})";
+  card.num_classes = 3;
+  card.loss = "softmax_xent";
+  card.image = {8, 8, 3};
+  write_safetensors(path, weights_of(*cnn(8, 8)), to_metadata(card));
+  const auto warns = [&](Model& model) {
+    const std::string lines = logged([&] { load_weights(path, model, {}); });
+    return lines.find(path +
+                      ": trained on images of 8x8; some of its weights belong to places in "
+                      "them, and the model's images have other places") != std::string::npos;
+  };
+  CHECK_FALSE(warns(*cnn(8, 8)));
+  CHECK(warns(*cnn(4, 16)));  // as many features
+}
+
 TEST_CASE("weights: other types are converted, integers and other shapes are refused") {
   const MemoryFolder folder;
   const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);

@@ -65,7 +65,7 @@ Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
                                                const std::vector<std::string>& activations) {
     const c10::NoGradGuard no_grad;
     check_size(model, batch);
-    if (pred == "loss") task.check_values(batch);
+    task.check_values(batch);
     Features features;
     Pass pass;
     pass.precision = precision;

@@ -24,8 +24,6 @@ namespace {
 
 constexpr double kProgressInterval = 0.2;  // seconds
 constexpr int64_t kImages = 16;            // of a batch, for log_images_*
-// Begins the name of the time that an evaluator took, which every finished one has in the row.
-constexpr std::string_view kEvalSeconds = "z/secs/eval/";
 
 }  // namespace
 
@@ -409,7 +407,7 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
     metrics_->measure(values.back().first, value);
   };
   const double began = chrono_.now();
-  chrono_.time(std::string(kEvalSeconds) + job.name, [&] {
+  chrono_.time(kEvalSeconds + job.name, [&] {
     const auto weights = job.ema ? recipe_.step->use_ema() : nullptr;
     try {
       job.evaluator->run(context, emit);

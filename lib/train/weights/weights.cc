@@ -241,6 +241,18 @@ uint64_t bytes_of(const Model& model) {
   return bytes;
 }
 
+// Warns if the weights belong to places in the images of their training that the model's images do
+// not have. Grids of positions are resampled instead.
+void warn_of_other_places(const std::string& path, const Model& model) {
+  if (model.position_grid().size() > 0) return;
+  const std::vector<int64_t> image = stored_model(path).image;
+  if (image.size() != 3 || model.takes_size(image[0], image[1])) return;
+  log::warn(
+      "{}: trained on images of {}x{}; some of its weights belong to places in them, and the "
+      "model's images have other places",
+      path, image[0], image[1]);
+}
+
 // Throws plan_weights()'s error line if there are problems.
 void throw_misfits(std::vector<std::string> problems, std::vector<std::string> missing,
                    const std::vector<std::string>& unexpected, const std::string& scale_problem,
@@ -343,6 +355,7 @@ std::vector<WeightCopy> plan_weights(NamedTensors file, const std::string& path,
   }
   throw_misfits(problems, missing, unexpected, scale_problem, path);
   exceptions.warn_unused(place);
+  warn_of_other_places(path, model);
   for (const WeightCopy& copy : copies) log_resampling(copy, file.at(copy.name), grids, path);
   return copies;
 }
