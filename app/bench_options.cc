@@ -43,10 +43,10 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
   add("--latency-us", given.latency_us, "latency of a message within a host in microseconds")
       ->required();
   add("--network-gb", given.network_gb,
-      "bandwidth per process between hosts in 10^9 bytes per second; required with more processes "
-      "than --per-host, as in the default --processes");
+      "bandwidth per process between hosts in 10^9 bytes per second; required if --processes, or "
+      "its default, has a number above --per-host");
   add("--network-us", given.network_us,
-      "latency of a message between hosts in microseconds; required like --network-gb");
+      "latency of a message between hosts in microseconds; required if --network-gb is");
   scaling->add_option("--per-host", given.per_host, "processes per host; default: 8")
       ->check(CLI::Range(1, 65536));
   scaling

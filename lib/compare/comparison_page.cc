@@ -86,7 +86,7 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
     const RunGroup& group = all.groups[i];
     const bool several = group.runs.size() > 1, coloured = i < kColoredGroups;
     const size_t lines_before = lines.size();
-    std::vector<std::vector<Point>> counted;  // of the runs that the table's mean is over
+    std::vector<std::vector<Point>> counted;  // the runs in the mean of the table
     for (const size_t run : group.runs) {
       std::vector<Point> points = curve(all.runs[run], metric);
       if (points.empty()) continue;
@@ -138,8 +138,8 @@ std::string charts(const Comparison& all, const std::vector<ConfigColumn>& colum
   std::string hint = "Long curves are smoothed. ";
   if (all.groups.size() < all.runs.size())
     hint +=
-        "Thin lines are runs. A thick line is a group: its only run, or the mean of its finished "
-        "runs, or of all if none has finished. ";
+        "Each thin line is a run. Each thick line is a group: its only run, the mean of its "
+        "finished runs, or the mean of all its runs if none has finished. ";
   if (all.groups.size() > kColoredGroups)
     hint += fmt::format("The best {} groups have colours, the others are grey. ", kColoredGroups);
   return "<p class=\"hint\">" + hint + "</p>\n<div class=\"charts\">\n" + out + "</div>\n";

@@ -31,9 +31,9 @@ const KeyTable keys(
      "keep(\"image\", \"labels\")"},
     {{"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as made by the op `onehot`. The "
-      "class with the largest label is the right one, also with soft labels; of several equal "
-      "ones each is right. An example without a class does not count: one whose labels are all "
-      "equal, below 1, and do not add up to 1."},
+      "class with the largest label is the right one, also with soft labels. If several classes "
+      "share the largest label, each of them is right. An example without a class does not count. "
+      "Its labels are all equal, below 1, and do not add up to 1."},
      {"bins", "int 1..10000", "15",
       "Number of bins of equal width between probabilities 0 and 1. More bins show more detail but "
       "need more examples: the noise of bins with few examples increases `ece` and `mce`."},

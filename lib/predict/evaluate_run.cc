@@ -173,7 +173,7 @@ class NewCheckpoints {
     double failed_since = -1;
     while (true) {
       const bool finished =
-          run_.finished().has_value();  // before they are listed: none comes later
+          run_.finished().has_value();  // read before the list: no checkpoint comes later
       std::vector<FoundCheckpoint> found = list_new(run_.ckpt(), *done_);
       if (!found.empty() || finished || !request_.follow) return found;
       check_there();
@@ -210,8 +210,9 @@ class NewCheckpoints {
     if (done_->last_row() >= 0) add_to_row_evaluators(rows_, evaluators_of(request_, *newest));
   }
 
-  // Returns the number of checkpoints that were evaluated. Stops after one whose evaluation has
-  // dropped rows: more checkpoints are new then.
+  // Returns the number of checkpoints that were evaluated. Stops after a checkpoint whose
+  // evaluation has dropped rows, because the checkpoints of the dropped rows must be evaluated
+  // again.
   int64_t evaluate(const std::vector<FoundCheckpoint>& found) {
     int64_t evaluated = 0;
     for (const FoundCheckpoint& each : found) {
@@ -238,7 +239,7 @@ class NewCheckpoints {
       return false;
     }
     build(*checkpoint);
-    // It may have started after this process.
+    // The run may have started after this process.
     if (done_->run()->first_started.empty()) done_->set_run(run_of_rows(run_.dir()));
     std::string evals = evaluators_->evals();
     if (done_->last_row() >= 0) evals = add_to_row_evaluators(rows_, evals);
@@ -270,13 +271,14 @@ class NewCheckpoints {
     if (lost == done_->rows().end()) return true;
     log::warn(
         "skipped: step {} could not be read before, and the checkpoint of the later row {} is "
-        "gone; to evaluate it, choose another --output",
+        "gone; to evaluate this step, choose another --output",
         step, *lost);
     return false;
   }
 
-  // The run has saved this step again: it went back to an earlier checkpoint, or started over. Or
-  // the step has no row, and its checkpoint could not be read before.
+  // Drops the rows of `step` and of later steps. Either the run has saved this step again, because
+  // it went back to an earlier checkpoint or started over. Or the step has no row, because its
+  // checkpoint could not be read before.
   void drop_rows_from(int64_t step) {
     log::warn("{}: step {} {}; the rows from there on are replaced", rows_.metrics(), step,
               done_->has_row(step) ? "was saved again after its evaluation"
@@ -289,7 +291,7 @@ class NewCheckpoints {
     best_.reset();
   }
 
-  // Returns whether the rows are in the folder of the run, with which they are moved and copied.
+  // Returns whether the rows are in the folder of the run. Such rows move with the folder.
   bool in_run() const {
     std::error_code none;
     return std::filesystem::equivalent(rows_.dir(), run_.evaluation(), none);

@@ -131,11 +131,11 @@ const KeyTable run_keys(
       "with several seeds to see how much the results vary."},
      {"precision", "'auto' | 'float32' | 'bf16'", "auto",
       "Precision of matrix multiplications and convolutions. With `bf16` the activations between "
-      "them are bfloat16 too. The sums of residual branches stay float32, except in `resnet_cifar` "
-      "and in a `vit` with `dtype_mm: bfloat16`. Weights, their gradients, statistics of norms and "
-      "the loss are "
-      "always float32. `bf16` needs less memory. It is faster on GPUs, Intel CPUs with AMX and AMD "
-      "CPUs with bf16 instructions, and slower on other CPUs. `auto` uses it where it is faster.",
+      "these operations are bfloat16 too. The sums of residual branches stay float32, except in "
+      "`resnet_cifar` and in a `vit` with `dtype_mm: bfloat16`. Weights, their gradients, "
+      "statistics of norms and the loss are always float32. `bf16` needs less memory. It is faster "
+      "on GPUs, Intel CPUs with AMX and AMD CPUs with bf16 instructions, and slower on other CPUs. "
+      "`auto` uses `bf16` where it is faster.",
       "", "-"},
      {"deterministic", "'auto' | 'true' | 'false'", "auto",
       "Whether results on GPUs are reproducible bit for bit. A continued run then equals an "

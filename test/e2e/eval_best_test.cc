@@ -107,8 +107,8 @@ TEST_CASE("the best checkpoint of bvtrain eval is moved aside when its step is t
   const Finished evaluated = f.evaluate();
   INFO(evaluated.err);
   CHECK(evaluated.code == 0);
-  CHECK(contains(evaluated.err, fmt::format("{} is of step {}, which is evaluated again; it is "
-                                            "{}/ckpt/old-best-step-{} now",
+  CHECK(contains(evaluated.err, fmt::format("{} is of step {}, which is evaluated again; moved "
+                                            "it to {}/ckpt/old-best-step-{}",
                                             f.best(), before->step, f.workdir, before->step)));
   f.check_best();
 }

@@ -165,7 +165,7 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   INFO(kept.err);
   CHECK(contains(kept.err,
                  "skipped: step 10 could not be read before, and the checkpoint of the "
-                 "later row 20 is gone; to evaluate it, choose another --output"));
+                 "later row 20 is gone; to evaluate this step, choose another --output"));
   CHECK(metric_rows(f.workdir + "/eval").size() >= 3);
   fs::rename(f.dir / "away", f.step(20));
   const Finished late = f.evaluate();

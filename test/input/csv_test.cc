@@ -193,7 +193,7 @@ TEST_CASE("csv: splits", "[csv]") {
         "image, label, part");
 }
 
-TEST_CASE("csv: rows of all splits are not taken for training without a word", "[csv]") {
+TEST_CASE("csv: a warning says that the rows of all splits are used", "[csv]") {
   const CsvFolder folder;
   const auto remarks = [&](const std::string& text, const std::string& rest = "") {
     Names all;
@@ -205,7 +205,7 @@ TEST_CASE("csv: rows of all splits are not taken for training without a word", "
       "image,label,split\nimages/a.jpg,1,train\nimages/b.jpg,1,Train\nimages/c.jpg,1,val\n";
   const Names expected = {
       "t.csv: 'split' names the split of each row, but all rows are used; add `split_column: "
-      "split` to take those of one split, or write `split: all` if you mean all"};
+      "split` to use the rows of one split, or write `split: all` to use all rows"};
   CHECK(remarks(text) == expected);
   CHECK(remarks(text, "split: train[:2]\n") == expected);
   CHECK(remarks(text, "split: all\n").empty());

@@ -135,7 +135,7 @@ TEST_CASE("jsonl: splits", "[jsonl]") {
         "t.jsonl:3:17: error: 'n' must be the name of a split");
 }
 
-TEST_CASE("jsonl: rows of all splits are not taken for training without a word", "[jsonl]") {
+TEST_CASE("jsonl: a warning says that the rows of all splits are used", "[jsonl]") {
   const JsonlFolder folder;
   const auto remarks = [&](const std::string& text, const std::string& rest = "") {
     Names lines = folder.data(text, rest)->source().file_notes(rest.empty() ? 1 : 0).remarks;
@@ -143,10 +143,11 @@ TEST_CASE("jsonl: rows of all splits are not taken for training without a word",
     return lines;
   };
   const std::string text = "{\"split\": \"train\"}\n{\"split\": \"test\"}\n";
-  CHECK(remarks(text) ==
-        Names{"t.jsonl: 'split' names the split of each row, but all rows are used; add "
-              "`split_column: split` to take those of one split, or write `split: all` if you mean "
-              "all"});
+  CHECK(
+      remarks(text) ==
+      Names{"t.jsonl: 'split' names the split of each row, but all rows are used; add "
+            "`split_column: split` to use the rows of one split, or write `split: all` to use all "
+            "rows"});
   CHECK(remarks(text, "split: all\n").empty());
   CHECK(remarks(text, "split_column: split\n").empty());
   CHECK(remarks("{\"split\": 1}\n{\"split\": 2}\n").empty());

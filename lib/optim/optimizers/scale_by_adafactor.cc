@@ -57,7 +57,7 @@ constexpr KeyText kKeys[] = {
      "Data type of the stored average update. `float32` doubles its memory, by 2 bytes per weight, "
      "and is more precise."},
     {"eps", "float > 0", "1e-30",
-     "Added to squared gradients, so that a gradient of zero does not divide by zero."}};
+     "Added to squared gradients, so that gradients of zero cause no division by zero."}};
 const KeyTable short_name_keys("optax: scale_by_adafactor", kText, {}, kKeys);
 const KeyTable full_name_keys("optax: big_vision.scale_by_adafactor", kText, {}, kKeys);
 

@@ -163,7 +163,7 @@ FileNotes ManifestSource::file_notes(size_t split) const {
   for (const std::string& remark : opened().index.remarks) add(remark);
   if (opened().index.unused_split && splits().at(split) != "all") {
     add("'split' names the split of each row, but all rows are used; add `split_column: split` to "
-        "take those of one split, or write `split: all` if you mean all");
+        "use the rows of one split, or write `split: all` to use all rows");
   }
   return notes;
 }
