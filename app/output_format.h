@@ -20,10 +20,10 @@ inline constexpr const char* kStandardOutput = "-";  // the name of standard out
 // Whether a command can write to standard output instead: `--output -`.
 enum class StandardOutput { impossible, possible };
 
-// Call it before anything is computed. Throws Error(Exit::usage) if the folder of `file` is
-// missing, or if a new file would replace a pipe, a device, a folder or a file of a run, such as
-// metrics.jsonl in a workdir. `flag` is for messages. An empty name
-// passes, and "-" if `dash` allows it.
+// Checks an output file before anything is computed. Throws Error(Exit::usage) if the folder of
+// `file` is missing, or if the output would replace a pipe, a device, a folder or a file of a run,
+// such as metrics.jsonl in a workdir. `flag`: what messages call the flag that names the file.
+// Accepts an empty name, and "-" if `dash` says so.
 void check_output_file(const std::string& file, const std::string& flag = "--output",
                        StandardOutput dash = StandardOutput::impossible);
 

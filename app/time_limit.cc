@@ -42,8 +42,9 @@ std::string slurm_job() {
   return array.empty() ? variable("SLURM_JOB_ID") : array + "_" + variable("SLURM_ARRAY_TASK_ID");
 }
 
-// The step and the identity of each checkpoint. A save adds one. Its step need not be the highest:
-// after a checkpoint is damaged, the run goes on from an earlier one.
+// The step and the identity of each checkpoint. A save adds a checkpoint. The step of this
+// checkpoint need not be the highest: if a checkpoint is damaged, the run continues from an earlier
+// one.
 using Checkpoints = std::set<std::pair<int64_t, std::string>>;
 
 Checkpoints checkpoints(const Arguments& arguments) {
@@ -55,7 +56,7 @@ Checkpoints checkpoints(const Arguments& arguments) {
   return found;
 }
 
-Checkpoints g_first_checkpoints;  // those before the run
+Checkpoints g_first_checkpoints;  // before the run started
 
 // Returns when the run has to stop, in seconds of monotonic_seconds(); nullopt: never. Not the time
 // of day, which may be changed while the run trains.

@@ -20,7 +20,7 @@ void set_time_limit(const Arguments& arguments);
 
 // After a run that stopped with 75 and --requeue: requeues the slurm job, which then continues.
 // Does so only in the process that the job started first, and only if this start has saved a
-// step. Otherwise, or if that fails, logs a warning.
+// checkpoint. Otherwise, or if the requeue fails, logs a warning.
 void requeue_job(const Arguments& arguments);
 
 }  // namespace bv

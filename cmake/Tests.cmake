@@ -102,7 +102,7 @@ add_custom_target(bv_emulated_links ALL DEPENDS bv_emulated_cuda bv_emulated_dri
 add_dependencies(bv_emulated_links bvtrain test_cuda)
 add_test(NAME emulated_cuda
          COMMAND ${BV_EMULATED}/test_cuda "[gpu],emulated*,every model*,a step that is not measured*")
-# Kernels are emulated by one thread.
+# One thread emulates the kernels.
 set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 1
   ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
 

@@ -86,7 +86,7 @@ class Cnn : public Model {
   }
 
   const double dropout_;
-  TokenGrid pooled_;  // whose places hidden_ has weights for
+  TokenGrid pooled_;  // the grid of places for which hidden_ has weights
   std::vector<Conv2d> convs_;
   Dense hidden_, head_;
 };

@@ -220,8 +220,8 @@ const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
     grid.kernel_columns = Constant(kernel_resize_matrix(shape_.patch_width, grid.patch_width));
   }
   const int64_t rows = height / grid.patch_height, columns = width / grid.patch_width;
-  // big_vision compares the numbers of positions only: it does not resize 2x8 positions for 4x4
-  // patches.
+  // big_vision compares only the numbers of positions and patches: for 4x4 patches it uses 2x8
+  // positions without resizing them.
   if (rows != posemb_size_[0] || columns != posemb_size_[1]) {
     grid.posemb_rows = Constant(linear_resize_matrix(posemb_size_[0], rows, /*antialias=*/true));
     grid.posemb_columns =

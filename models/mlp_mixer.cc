@@ -159,7 +159,7 @@ class MlpMixer : public Model {
   }
 
  private:
-  // Returns the patches of an image. forward() pads it to whole ones.
+  // Returns the grid of an image's patches. forward() pads the image to whole patches.
   TokenGrid grid_of(int64_t height, int64_t width) const {
     const int64_t ph = shape_.patch_size[0], pw = shape_.patch_size[1];
     return {(height + ph - 1) / ph, (width + pw - 1) / pw};
@@ -172,7 +172,7 @@ class MlpMixer : public Model {
 
   const MixerShape shape_;
   const double stoch_depth_;
-  TokenGrid grid_;  // whose positions the token mixing has learned
+  TokenGrid grid_;  // the grid of patches for which token mixing has weights
   Dense stem_;      // kernel (P, P, channels, D)
   std::vector<Block> blocks_;
   LayerNorm norm_;

@@ -22,9 +22,9 @@ namespace {
 // Separates a number from the name of a folder that was replaced. No checkpoint has it in its name.
 constexpr char kNumbered = '~';
 
-// Returns a free name to which `folder` can be moved while another folder takes its place. Where an
-// older folder of that name cannot be deleted (on NFS, while one of its files is open), the name
-// gets a number.
+// Returns a free name to which `folder` can be moved while another folder takes its place. If an
+// older folder has this name and cannot be deleted (on NFS, while one of its files is open), the
+// returned name has a number at its end.
 std::string replaced_name(const fs::path& folder) {
   const std::string old =
       (folder.parent_path() / kReplacedPrefix).string() + folder.filename().string();

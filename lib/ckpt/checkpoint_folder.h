@@ -23,9 +23,9 @@ std::string replace_folder(const std::string& from, const std::string& to);
 void move_folder(const std::string& from, const std::string& to);
 
 // Renames back the checkpoints in `ckpt` that a process was replacing when it was killed, if they
-// are whole and nothing has taken their place. `only`: the paths of some checkpoints, so that the
-// others are left alone; nullopt: all. If a process is replacing one right now, its rename fails,
-// and it may try again. Throws Error(Exit::storage).
+// are whole and nothing has taken their place. `only`: the paths of the checkpoints to rename back;
+// nullopt: all. If another process is replacing a checkpoint right now, the rename of that process
+// fails, and it may try again. Throws Error(Exit::storage).
 void restore_replaced(const CkptFolder& ckpt,
                       const std::optional<std::set<std::string>>& only = std::nullopt);
 

@@ -60,8 +60,8 @@ class FileWriter {
 };
 
 // Calls `write` to fill a temporary file beside `file`, which then replaces `file`. If anything
-// throws, the temporary file is deleted and `file` stays as it was. Errors name `file`. A symbolic
-// link stays one: the file to which it leads is replaced.
+// throws, the temporary file is deleted and `file` stays as it was. Errors name `file`. If `file`
+// is a symbolic link, the link stays, and the file to which it leads is replaced.
 void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write);
 
 // Renames a file or folder. Throws Error(Exit::storage).

@@ -98,7 +98,7 @@ Error Config::error_at(const Place& place, std::string_view key, std::string_vie
   const std::string name = printable(path + std::string(suffix), std::string::npos);
   if (name.empty()) return Error(Exit::usage, place, why);
   Place shown = place;
-  if (!node_->is_call) shown.key.clear();  // `name` has it
+  if (!node_->is_call) shown.key.clear();  // `name` includes the key
   return Error(Exit::usage, shown, fmt::format("{}: {}", name, why));
 }
 
@@ -364,7 +364,7 @@ void Config::none_given(std::string_view prefix, std::string_view why) const {
 void Config::warn(std::string_view key, std::string_view why) const {
   const std::string name = shown_path(join_path(path_, key));
   Place shown = place(key);
-  if (!name.empty() && !node_->is_call) shown.key.clear();  // `name` has it
+  if (!name.empty() && !node_->is_call) shown.key.clear();  // `name` includes the key
   const std::string where = shown.text();
   document_->record_warning(fmt::format("{}{}warning: {}{}{}", where, where.empty() ? "" : ": ",
                                         printable(name, std::string::npos),

@@ -214,8 +214,8 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
 
 namespace {
 
-// Gives all values below `node` their keys as places. The user has not written the text: it is one
-// line of a file with other content.
+// Sets the place of each value below `node` to the key of the value. A line and a column would not
+// help: the user did not write the text, which is one line of a file with other content.
 void place_by_keys(Node& node, const std::string& name, const std::string& path) {
   node.place = {name, 0, 0, path};
   for (Node::Entry& entry : node.map) {

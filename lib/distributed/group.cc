@@ -136,7 +136,8 @@ void Group::Pending::wait() {
   if (!state_) return;
   const auto state = std::move(state_);
   Watch& watch = *state->group->watch;
-  // For NCCL, wait() only makes the stream wait, and blocks only if the device's queue is full.
+  // With NCCL, wait() makes only the stream wait. It blocks this thread only if the device's queue
+  // is full.
   const bool of_device = on_device(*state->work);
   if (of_device)
     watch.await_device_begin();

@@ -160,7 +160,7 @@ class Save : public Evaluator {
     }
     if (context.group->rank() > 0) return;
     if (!arrays.empty()) rows = arrays.begin()->second.size(0);
-    // make_folders() would create a lost workdir again, empty.
+    // If the workdir is gone, make_folders() would create an empty one.
     if (in_workdir && context.check_folder) context.check_folder();
     const std::string file = fill(outfile_, context.workdir, context.step);
     const std::string folder = std::filesystem::path(file).parent_path().string();

@@ -52,14 +52,15 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
                    patch->second.size(2)};
 }
 
-// Returns the number of channels that bvtrain's files record; 3 for others.
+// Returns the number of channels that the file records if bvtrain wrote it, otherwise 3.
 int64_t channels_in_file(const std::string& path) {
   const std::vector<int64_t> image = stored_model(path).image;
   return image.size() == 3 ? image[2] : 3;
 }
 
-// Throws if a model for images of this size has parameters of other shapes, or if the weights belong
-// to places that such images do not have (set_image_size() itself checks grids of patches).
+// Throws if a model for images of this size has parameters of other shapes than the trained model,
+// or if the weights belong to places in the image that such images do not have. set_image_size()
+// itself checks grids of patches.
 void check_shapes(const TrainedModel& trained, const ImageSize& image) {
   const MetaDevice meta;
   const Config& config = trained.config;

@@ -37,10 +37,11 @@ void warn_of_other_weights(const Config& config, bool ema);
 // has 3 of them if the weights record none. Throws Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
 
-// Exports a model of a checkpoint for images of another size than those of its training. Without
-// channels (0) these are the training's. Throws Error(Exit::usage) if the weights do not fit such
-// images: they have other channels, or another grid of patches although a vit's position embeddings
-// are learned, or they give a dense layer other features.
+// Sets the size of the images for which the model of a checkpoint is exported. If `size` has no
+// channels (0), the number of channels stays that of the training. Throws Error(Exit::usage) if the
+// weights do not fit such images: if the images have another number of channels, or another grid of
+// patches although a vit's position embeddings are learned, or give a dense layer another number of
+// features.
 void set_image_size(TrainedModel& trained, ImageSize size);
 
 // Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.

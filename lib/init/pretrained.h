@@ -44,9 +44,9 @@ PretrainedModel inspect_weights(const std::string& path);
 PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
                                     int64_t recorded_heads = 0);
 
-// Checks that the model of the config loads the weights, for images of these sides. Throws the same
-// Error(Exit::usage) at the path as a run: the file may have parameters that the model lacks. A
-// model that was not inferred is not checked.
+// Checks that the model of the config can load the weights, for images of these sides. If it
+// cannot, throws the Error(Exit::usage) that a run would throw: for example, the file may have
+// parameters that the model lacks. Does not check a model that was not inferred.
 void require_loadable(const PretrainedModel& from, const ImageSides& image);
 
 }  // namespace bv

@@ -216,9 +216,9 @@ void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe
   recipe.ema = 0.99;
 }
 
-// Returns the side of a pretrained model's images that suits the data: that of its training if the
-// data's images are at least as large. For smaller images a larger side shows nothing more: it is
-// at most 224, and at most 128 for tiny images.
+// Returns the image side for a pretrained model that suits the data. It is the side that the model
+// was trained on if the images of the data are at least as large. For smaller images it is at most
+// 224, and for tiny images at most 128, because a larger side shows nothing more.
 int64_t suitable_side(const DataFindings& found, const PretrainedModel& from) {
   constexpr int64_t kUsual = 224, kForSmall = 128, kStillSmall = 64;
   const int64_t native = from.image.height > 0 ? from.image.height : kUsual;

@@ -52,7 +52,7 @@ class ClassSampler : public ExampleSampler {
     return examples_[begins_[k] + shuffle(order ^ orders_[k], index / size, index % size, size)];
   }
 
-  // A hash of all that the order depends on. If pick() changes, it needs a version too.
+  // A hash of all that the order depends on. If pick() changes, add a version to the hash.
   uint64_t fingerprint() const override {
     return hash64(
                fmt::format("{} {} {}", hash_of(examples_), hash_of(begins_), classes_->block())) ^

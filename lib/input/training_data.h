@@ -29,7 +29,7 @@ namespace bv {
 class TrainingData {
  public:
   struct Part {
-    std::string name;  // its key in `input.data`; "" if that is the data set itself
+    std::string name;  // its key in `input.data`; "" if `input.data` is the only data set
     std::shared_ptr<const Dataset> data;
     std::shared_ptr<const Pipeline> pp;
     double weight = 1;
@@ -105,9 +105,10 @@ class TrainingData {
 // one of them does not know its labels.
 std::set<int64_t> labels_of_splits(const std::vector<std::shared_ptr<const Dataset>>& all);
 
-// Returns the number that `num_classes: auto` stands for, if the training data has the class names
-// `names` or, without names, the labels of labels_of_splits(). Throws Error(Exit::usage) at the key
-// if both are empty, or if a label is too large for a class number.
+// Returns the number of classes for `num_classes: auto`: the number of class names of the training
+// data or, if `names` is empty, the largest label plus 1. `labels`: those of labels_of_splits().
+// Throws Error(Exit::usage) at the key `num_classes` if both are empty, or if there are no names
+// and a label is too large for a class number.
 int64_t count_classes(const Config& config, const std::vector<std::string>& names,
                       const std::set<int64_t>& labels);
 

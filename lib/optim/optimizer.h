@@ -59,8 +59,9 @@ class Optimizer {
     at::Tensor flat = {};  // (FlatParams::state_size())
   };
   const std::vector<Slot>& slots() const { return slots_; }
-  // Returns float32 state of other shapes, which every rank holds as a whole, by name below opt/ in
-  // a checkpoint: "v_row/<parameter>".
+  // Returns the state that is not in slots(), because its shapes differ from those of the
+  // parameters. It is float32. Every rank holds all of it, even if the slots are sharded. Each name
+  // is what follows "opt/" in a checkpoint: "v_row/<parameter>".
   using Named = std::vector<std::pair<std::string, at::Tensor>>;
   virtual Named other_state() const { return {}; }
 
@@ -84,7 +85,7 @@ class Optimizer {
   // parameters, and that of the updates, over the ranges that count. Never waits for the device.
   virtual at::Tensor update(const FlatParams& params, std::span<const UpdateRange> ranges,
                             const StepScalars& scalars, const at::Tensor* ema) = 0;
-  // Whether update() writes directions over gradients in params.grads().
+  // Returns whether update() overwrites gradients in params.grads() with directions of the update.
   virtual bool replaces_gradients() const { return false; }
 
  protected:

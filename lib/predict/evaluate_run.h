@@ -28,13 +28,14 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
 // run deletes meanwhile, or that is damaged, is skipped with a warning; the next call tries it
 // again. If a step that has a row was saved again, because the run went back or started over, the
-// rows from that step on are replaced. So are the rows after a step that is evaluated late.
-// `output` must not have rows of other evaluators or of another run, or files of a run.
+// rows from that step on are replaced. If a step is evaluated late, the rows of later steps are
+// replaced too. `output` must not have rows of other evaluators or of another run, or files of a
+// run.
 //
-// Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does,
-// Error(Exit::usage) also if there is no row because all were skipped, Error(Exit::storage), and
-// with request.follow Error(Exit::peer) if the run's files are gone, or if the run failed: at once
-// with code 2 or 4, otherwise after request.patience.
+// Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does. Also throws
+// Error(Exit::usage) if there is no row because all checkpoints were skipped, and
+// Error(Exit::storage). With request.follow, throws Error(Exit::peer) if the run's files are gone
+// or the run failed: at once if it failed with code 2 or 4, otherwise after request.patience.
 int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

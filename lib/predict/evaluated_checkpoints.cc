@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kRemoved = "removed";  // the identity of no checkpoint
 constexpr const char* kRun = "run";          // the key of the run; the other keys are steps
 
-// Returns the run that an entry of the record names; nullopt if it names none.
+// Returns the run that an entry of the record describes; nullopt if the entry is not a run.
 std::optional<RunOfRows> named_run(const nlohmann::json& entry) {
   RunOfRows run;
   for (const auto& [key, text] :
@@ -47,7 +47,7 @@ RunOfRows run_of_rows(const std::string& workdir) {
 bool is_same_run(const RunOfRows& before, const RunOfRows& now) {
   if (before.workdir == now.workdir) return true;
   std::error_code none;
-  // A copy of the workdir is another run: both may go on.
+  // A copy of the workdir is another run, because the run and its copy may both continue.
   return !before.first_started.empty() && before.first_started == now.first_started &&
          (!file_exists(before.workdir) ||
           std::filesystem::equivalent(before.workdir, now.workdir, none));

@@ -16,10 +16,10 @@ struct RunOfRows {
   std::string workdir;        // its folder, as an absolute path
   std::string first_started;  // of run.json; empty: not known
 };
-// Returns the run in a folder. It need not exist yet.
+// Returns the run in a folder. The run need not have started yet.
 RunOfRows run_of_rows(const std::string& workdir);
-// Returns whether they are one run. Its folder may have been moved, and the run may have started
-// over in its folder.
+// Returns whether both are the same run. A run stays the same if its folder is moved, or if it
+// starts over in its folder.
 bool is_same_run(const RunOfRows& before, const RunOfRows& now);
 
 class EvaluatedCheckpoints {
@@ -29,7 +29,8 @@ class EvaluatedCheckpoints {
   // removed the rows. Throws Error(Exit::usage) if it cannot be read.
   EvaluatedCheckpoints(std::string file, std::set<int64_t> rows);
 
-  // Returns the run that the record names; nullopt if it names none.
+  // Returns the run of the rows: the one that set_run() has set or, before that, the one in the
+  // file. Returns nullopt if there is neither.
   const std::optional<RunOfRows>& run() const { return run_; }
   // Sets the run that the next call of add() or remove_from() records.
   void set_run(RunOfRows run) { run_ = std::move(run); }
@@ -45,7 +46,7 @@ class EvaluatedCheckpoints {
   const std::set<int64_t>& rows() const { return rows_; }
   // Returns the step of the last row; -1 if there is none.
   int64_t last_row() const { return rows_.empty() ? -1 : *rows_.rbegin(); }
-  // Records that the checkpoint has a row now. Throws Error(Exit::storage).
+  // Records that the checkpoint now has a row. Throws Error(Exit::storage).
   void add(int64_t step, const std::string& identity);
   // Remembers in this process that the checkpoint cannot be used. This is not recorded in the file:
   // a later process may be able to read it, for example after a copy is complete.

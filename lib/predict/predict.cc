@@ -79,8 +79,10 @@ class Predictor {
     }
   }
 
-  // Throws if the weights belong to other places in the image than the images have. Fixed position
-  // embeddings are computed for the images, and learned ones of a weights file are resampled.
+  // Throws if the images have another size than those of the training, and the weights fit only the
+  // places of that size (Model::takes_size()). Position embeddings fit if they are fixed, because
+  // they are then computed for the images. They also fit if they were learned and come from a
+  // weights file, because they are then resampled.
   void check_size(const PredictModel& from, const at::Tensor& image) const {
     if (from.image.size() != 3 || model_->takes_size(from.image[0], from.image[1])) return;
     const Module::Named all = named_parameters(*model_);

@@ -192,12 +192,12 @@ void PredictData::find_first_image(const std::function<void(const Example&)>& ch
               fmt::format("none of the {} images could be read", size_));
 }
 
-// Returns whether the data have labels: files have none. Warns of labels that are not used.
+// Returns whether the data have labels; image files have none. Warns of labels that are not used.
 bool PredictData::has_labels(const Example& raw) const {
   if (of_evaluator_ || data_->source().labels(0).defined()) return true;
   const auto found = raw.find("label");
   if (found == raw.end()) return false;
-  // Without labels of its own, an example has an integer there.
+  // An example without a label has a single integer as its `label`.
   const at::Tensor& value = found->second;
   if (value.dim() == 0 && at::isIntegralType(value.scalar_type(), /*includeBool=*/false))
     return false;

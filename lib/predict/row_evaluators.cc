@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;  // compares objects without regard to the order of keys
 
-// Returns the object in the text; an empty one if there is none.
+// Returns the object in the text; an empty object if the text holds none.
 Json parse_object(const std::string& text) {
   Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return object.is_object() ? object : Json::object();

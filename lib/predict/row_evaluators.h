@@ -1,4 +1,5 @@
-// Which evaluators the rows of `bvtrain eval` come from. Its config.yaml records them.
+// Checks which evaluators measured the rows in a folder of `bvtrain eval`. The config.yaml in that
+// folder records them.
 #pragma once
 
 #include <string>
@@ -7,10 +8,11 @@
 
 namespace bv {
 
-// Returns the evaluators of the rows in the folder together with `evals`, those of the next row, as
-// text for its config.yaml. An evaluator that a later row lacks stays: its earlier values still
-// have its name. Throws Error(Exit::usage) if the rows are of other evaluators: evaluators of the
-// same name must measure the same, and `evals` must include the earlier ones or be a part of them.
+// Returns the new text of the folder's config.yaml: the evaluators of the rows in the folder and
+// `evals`, the evaluators of the next row. An evaluator stays in the text even if `evals` lacks it,
+// because earlier rows have values under its name. Throws Error(Exit::usage) if `evals` does not
+// fit the rows: evaluators of the same name must measure the same, and `evals` must include all
+// earlier evaluators or be a part of them.
 std::string add_to_row_evaluators(const Workdir& rows, const std::string& evals);
 
 }  // namespace bv

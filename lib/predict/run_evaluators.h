@@ -48,8 +48,9 @@ class RunEvaluators {
   // Returns the series of `best` with `by: eval`.
   const std::vector<BestSeries>& best() const { return best_; }
   // Copies the weights of a checkpoint of the run into the model and adds the metrics of all
-  // evaluators to the current row of `metrics`. `folder` is where an evaluator may write files: it
-  // must be claimed. Null: nowhere. Throws Error, and Stopped after a signal.
+  // evaluators to the current row of `metrics`. `folder` is where an evaluator may write files. It
+  // must be claimed; null if an evaluator may write no files. Throws Error, and Stopped after a
+  // signal.
   void run(const Restored& checkpoint, MetricWriter& metrics, const Workdir* folder);
 
  private:

@@ -31,10 +31,11 @@ ConsoleState& state() {
   return state;
 }
 
-// Standard error, opened a second time if that is a pipe or a terminal, so that writing never
-// blocks. Its own flags cannot be changed, because other processes share them. Elsewhere, and if
-// that fails, fd() is standard error itself: once poll() says that it can be written, a pipe takes
-// PIPE_BUF bytes, unless another process fills it in between.
+// Standard error. If it is a pipe or a terminal, it is opened a second time, with O_NONBLOCK, so
+// that writing never blocks. The flag cannot be set on standard error itself, because other
+// processes share its flags. If it is something else, or cannot be opened again, fd() is standard
+// error itself. Then a write after poll() may block, but only if another process fills the pipe in
+// between: otherwise the pipe takes PIPE_BUF bytes.
 class StderrStream {
  public:
   StderrStream() {
@@ -50,7 +51,7 @@ class StderrStream {
   std::optional<Descriptor> opened_;
 };
 
-// Waits until `fd` can be written. Returns false if it cannot at `deadline`.
+// Waits until `fd` can be written. Returns false if it still cannot be written at `deadline`.
 bool await_room(int fd, Clock::time_point deadline) {
   struct pollfd out {
     fd, POLLOUT, 0
@@ -64,7 +65,8 @@ bool await_room(int fd, Clock::time_point deadline) {
   }
 }
 
-// Writes the beginning of `text` that standard error takes before `deadline`, and returns its size.
+// Writes as much of `text` as standard error takes before `deadline`. Returns the number of bytes
+// that were written, or the size of `text` if writing fails.
 size_t write_until(std::string_view text, Clock::time_point deadline) {
   const StderrStream stream;
   size_t written = 0;

@@ -115,8 +115,8 @@ class MetricWriter::Impl {
       std::rethrow_exception(failure_);
     }
     lock.unlock();
-    // Not an UnsyncedRows: if the folder comes back, its file holds the rows, and the next
-    // checkpoint can sync them.
+    // This error is not turned into UnsyncedRows: if the folder comes back, its file has the rows,
+    // and the next checkpoint can sync the file.
     if (options_.check_folder) options_.check_folder();
     try {
       fsync_path(options_.metrics_file);
@@ -150,7 +150,7 @@ class MetricWriter::Impl {
     }
   }
 
-  // Metrics that a restart changed take their extremes from later rows only.
+  // If a restart changed a metric, the extremes of the metric come only from rows after the change.
   void take_extremes_anew() {
     const auto last_before = [&](const std::string& name) {
       return last_step_before_change(options_.measured_anew, name);

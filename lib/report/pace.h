@@ -57,8 +57,8 @@ class Pace {
   Reading mark_;                  // where the current interval began; valid after warm_
 };
 
-// Returns the share of the training time between two readings, without pauses, in which training
-// waited for data. It is within 0 to 1.
+// Returns the share of the training time between two readings in which training waited for data.
+// Pauses do not count as training time. The share is from 0 to 1.
 double data_wait(const Pace::Reading& from, const Pace::Reading& to);
 
 }  // namespace bv

@@ -43,7 +43,7 @@ class SkippedExamples {
   // Takes over the entries of `file` up to `last_step` and removes all others from it, damaged ones
   // with a warning. New entries are appended; without entries there is no file. Returns the entries
   // as they are in the file. `check_folder` is called before the file is created later; it throws
-  // Error(Exit::storage) if it is no longer the run's folder. Throws Error(Exit::storage).
+  // Error(Exit::storage) if the folder is no longer the run's folder. Throws Error(Exit::storage).
   std::string open(const std::string& file, int64_t last_step,
                    std::function<void()> check_folder = nullptr);
   // Takes over what open() has returned on another rank.

@@ -18,10 +18,8 @@ inline constexpr KeyText kClassWeightKeys[] = {
      "n, and `effective` (1 - b) / (1 - b^n) with b from `class_weights_beta`, which differs less "
      "for large classes. In a mixture, n is the mean number of examples of the class in an epoch, "
      "which follows from the shares of the data sets. The loss of a batch is the weighted mean "
-     "over "
-     "its examples, for any number of processes. Evaluators, even with `pred: loss`, do not use "
-     "the "
-     "weights.",
+     "over its examples, for any number of processes. Evaluators, even with `pred: loss`, do not "
+     "use the weights.",
      "balanced"},
     {"class_weights_beta", "float 0..<1", "0.999",
      "With `class_weights: effective`, the number b of Cui et al. (2019): classes with more than "

@@ -23,11 +23,11 @@ inline constexpr const char* kLossOutput = "loss";
 
 struct PredictionFunction {
   std::string name;    // what an evaluator names in `pred`
-  std::string output;  // of Task::predict(), what it gives
+  std::string output;  // the name of what Task::predict() gives for it
 };
 
-// How many examples of an epoch have each label. In a mixture these are means, which need not be
-// whole numbers. Empty if that is not known without reading the examples.
+// The number of examples with each label in an epoch. In a mixture these numbers are means, which
+// need not be whole. Empty if they are not known before the examples are read.
 using LabelCounts = std::map<int64_t, double>;
 
 // What the constructor of a task gets besides its arguments, the section `task_kw` of the config.

@@ -14,8 +14,8 @@ namespace {
 const std::string kEvals = "evals.";
 constexpr const char* kOtherLabels = " with other labels, class names or order";
 
-// Returns the keys of an evaluator that determine its examples: those of `data` and `quarantine`,
-// or all keys of one that names its data otherwise.
+// Returns the keys of an evaluator that determine its examples: those of `data` and `quarantine`.
+// Returns all keys of an evaluator without the key `data`.
 nlohmann::json data_keys(const nlohmann::json& config, const std::string& name) {
   const auto path = nlohmann::json::json_pointer() / "evals" / name;
   if (!config.contains(path)) return {};

@@ -1,5 +1,5 @@
-// The examples of a run, compared with those that a checkpoint of it was trained and evaluated on.
-// They can change although the config does not, for example if files were added.
+// Compares the examples of a run with those on which a checkpoint of the run was trained and
+// evaluated. The examples can change although the config does not, for example if files were added.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace bv {
 
-// Returns what a checkpoint's metadata records about the recipe's data, as `data`.
+// Returns what a checkpoint's metadata records about the recipe's data, under the key `data`.
 nlohmann::json data_summary(const Recipe& recipe);
 // Returns how the examples of two summaries differ: one change of "input.data" or
 // "evals.<name>.data" for each data set.
 std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohmann::json& now);
 
-// Returns whether this is a change by data_changes().
+// Returns whether data_changes() made this change, rather than a comparison of config keys.
 bool changes_examples(const ConfigChange& change);
-// Returns the warning about such a change.
+// Returns the warning about a change that data_changes() made.
 std::string other_examples_text(const ConfigChange& change);
 
 // The examples that an evaluator has now.
@@ -31,8 +31,10 @@ struct EvalExamples {
   int64_t count = 0;
   uint64_t content = 0;  // Dataset::content()
 };
-// Returns a warning for each evaluator that has other examples than in the run of the checkpoint,
-// although `config` has the run's keys for its data. Knows nothing about older checkpoints.
+// Returns a warning for each evaluator whose examples differ from those in the run of the
+// checkpoint, although the keys of the evaluator's data in `config` are those of the run. Returns
+// no warning if the run used synthetic data, or if the checkpoint is of an older version that does
+// not record the examples.
 std::vector<std::string> other_examples(const Restored& checkpoint, const Config& config,
                                         const std::map<std::string, EvalExamples>& evals);
 
@@ -40,8 +42,9 @@ std::vector<std::string> other_examples(const Restored& checkpoint, const Config
 // data set in which ranks differ from rank 0: "evals.val.data: error: ranks 1, 2 have 59 examples,
 // rank 0 has 60 examples; ...".
 std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summaries);
-// Throws them, on every rank. Ranks with other data would train on examples that no rank should
-// have, and in evaluations wait for batches that others do not have. All ranks must call this.
+// Throws the errors of data_disagreements(), if there are any, on every rank. Without this check, a
+// rank with other data would train on wrong examples, and in an evaluation some ranks would wait
+// for batches that the other ranks do not have. All ranks must call this.
 void check_same_data(Group& group, const Recipe& recipe);
 
 }  // namespace bv

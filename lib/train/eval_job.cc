@@ -98,8 +98,8 @@ void check_data(const Config& config, EvalEnv env) {
   });
 }
 
-// Records a problem if `pred` does not give the output that the evaluator reads, without which its
-// first evaluation would end the run. `known`: the prediction functions of the task.
+// Records a problem if `pred` does not give the output that the evaluator reads. Without that
+// output the first evaluation would end the run. `known`: the prediction functions of the task.
 void check_output(const Config& config, const EvalJob& job, const std::string& type,
                   const std::vector<PredictionFunction>& known) {
   const std::string wanted = job.evaluator->output();

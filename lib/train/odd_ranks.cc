@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-// All ranks call it together. Returns the facts of each rank. `mine`: those of this one.
+// All ranks must call it together. Returns the facts of each rank. `mine`: the facts of this rank.
 std::vector<RankFacts> gather_facts(Group& group, const RankFacts& mine, const char* what) {
   std::vector<RankFacts> ranks;
   for (const std::string& text : group.gather_text(
@@ -72,7 +72,7 @@ void compare_kernels(Group& group, c10::Device device) {
 
 void report_odd_states(Group& group, c10::Device device, int64_t step, int64_t digest,
                        const std::string& advice) {
-  // CPUs also round differently with other numbers of threads.
+  // CPUs with different numbers of threads round differently, too.
   const std::string kind =
       device_name(device) +
       (device.is_cpu() ? fmt::format(", {} threads", at::get_num_threads()) : "");

@@ -243,9 +243,9 @@ void Recipe::read_input(bool synthetic) {
   for (const InputPart& part : inputs_) check_examples(part, has_classes);
 }
 
-// The run's classes: the checkpoint's, or else those of the first data set with class names. Every
-// data set is numbered by them, even those before it, so that a restart, which takes them from the
-// checkpoint, numbers them in the same way.
+// Finds the run's classes: those of the checkpoint, or else those of the first data set with class
+// names. They number the examples of every data set, even of data sets before the first one with
+// names. So a restart, which takes the classes from the checkpoint, gives the same numbers.
 void Recipe::find_classes() {
   for (const InputPart& part : inputs_) {
     if (!classes_.names.empty()) return;

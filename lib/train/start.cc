@@ -220,9 +220,9 @@ void ConfigChanges::report() const {
 
 namespace {
 
-// Returns whether `key` chooses examples of the data set of `data_key`, "input.data" or
-// "evals.val.data": also input.quarantine, input.sample, input.<part>.data.split and
-// evals.few.datasets.
+// Returns whether `key` chooses examples of the data set of `data_key`, which is "input.data" or,
+// for example, "evals.val.data". Such keys are input.quarantine, input.sample,
+// input.<part>.data.split and evals.few.datasets.
 bool chooses_examples(const std::string& key, const std::string& data_key) {
   static const std::set<std::string> choosing = {"data", "datasets", "quarantine", "sample",
                                                  "train"};
@@ -232,7 +232,7 @@ bool chooses_examples(const std::string& key, const std::string& data_key) {
   return std::ranges::any_of(names, [](const auto& name) { return choosing.contains(name); });
 }
 
-// Warns of other examples where the config names the same data.
+// Warns of each data set that has other examples although its keys in the config are the same.
 void warn_of_examples(const ConfigChanges& changes) {
   for (const ConfigChange& change : changes.changing) {
     const auto chosen = [&](const ConfigChange& other) {

@@ -12,9 +12,10 @@
 
 namespace bv {
 
-// Returns how many examples of an epoch have each label. In a mixture these are means, because the
-// shares of its data sets determine how often an example comes. A data set's sampler does not
-// count. Empty if the labels of one data set are not known without reading its examples.
+// Returns the number of examples with each label in an epoch. In a mixture, this number is a mean:
+// the share of a data set determines how often its examples come. The sampler of a data set
+// (`input.sample`) does not change the numbers. Returns an empty map if the labels of a data set
+// are not known before its examples are read.
 LabelCounts count_labels(const TrainingData& data);
 
 // Returns the examples of all data sets, one data set after the other. `data` must outlive the

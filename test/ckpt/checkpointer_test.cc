@@ -103,7 +103,8 @@ TEST_CASE(
   CHECK(names_in(root) == std::set<std::string>{"LAST", "step-5", "step-8", "notes.tmp"});
 }
 
-TEST_CASE("checkpointer: if no checkpoint is whole, the error names a best one that is") {
+TEST_CASE(
+    "checkpointer: if no checkpoint is whole, the error names a best checkpoint that is whole") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
   save_all(workdir, {5});

@@ -316,7 +316,7 @@ TEST_CASE("npz: bad archives are refused, each with its line") {
   CHECK(read_npz(file).size() == 1);
 }
 
-TEST_CASE("npz: arrays count with the width that their reader makes of them") {
+TEST_CASE("npz: the size limit counts arrays after their conversion") {
   const MemoryFolder folder;
   const std::string file = folder / "a.npz";
   // The other array is so large that the whole file would not be a bomb.

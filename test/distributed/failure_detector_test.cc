@@ -202,7 +202,7 @@ TEST_CASE("a collective that all joined and that does not end is blamed on the n
         "network lose packets?");
 }
 
-TEST_CASE("devices of all ranks that do not finish are not blamed on the network") {
+TEST_CASE("if the devices of all ranks do not finish, the error does not blame the network") {
   Scene scene;
   scene.mine.step_time = 1;
   CHECK(scene.failure(-1, 0).empty());

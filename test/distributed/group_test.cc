@@ -201,7 +201,7 @@ TEST_CASE("a rank that is alive but does not join a collective is named after th
   }
 }
 
-TEST_CASE("devices of all ranks that hang end the run, and no collective that ended is blamed") {
+TEST_CASE("if the devices of all ranks hang, the run ends and blames no finished collective") {
   auto workers =
       start_ranks("steps", 2, {{"DIST_DEVICE_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
   // The ranks block outside of any wait that they tell of.

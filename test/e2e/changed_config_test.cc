@@ -160,7 +160,7 @@ TEST_CASE("other values in an evaluator's file of arrays are told") {
   CHECK_FALSE(contains(finished.again(pairs).err, "evals.pairs"));
 }
 
-TEST_CASE("a changed config is refused if the only checkpoint must be renamed back first") {
+TEST_CASE("a changed config is refused even if the only checkpoint must be renamed back first") {
   const FinishedRun finished;
   // A process was killed while it replaced the checkpoint.
   const std::string step = finished.workdir + "/ckpt/step-10";

@@ -121,7 +121,7 @@ TEST_CASE("save writes nothing to an empty folder that has taken the workdir's p
   };
   run("{workdir}/there.npz");
   CHECK(std::filesystem::exists(dir + "/there.npz"));
-  // As the mount point of a disk that was unmounted.
+  // Like the mount point of a disk that was unmounted.
   std::filesystem::rename(dir, folder / "moved");
   std::filesystem::create_directory(dir);
   CHECK_THAT(error_of([&] { run("{workdir}/a/lost.npz"); }, Exit::storage),

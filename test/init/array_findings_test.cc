@@ -114,7 +114,7 @@ TEST_CASE("one of several npz files has images and labels") {
         Lines{"taken: images in x_train_image and labels in x_train_label of set.npz"});
 }
 
-TEST_CASE("an npz file with images says what its labels lack") {
+TEST_CASE("if an npz file has images, the error says what is wrong with its labels") {
   const TempFolder dir;
   const std::string place = dir / "data.npz" + ": error: ";
   const at::Tensor image = at::zeros({12, 8, 8, 3}, at::kByte);

@@ -382,7 +382,7 @@ TEST_CASE("classes are counted only if every data set of a mixture knows its lab
   }
 }
 
-TEST_CASE("to know the classes, no file is read twice, and none that cannot change them") {
+TEST_CASE("counting classes reads no file twice, and no file that cannot change the classes") {
   const ManifestFolder dir;
   const std::string named = dir.write("named.csv", "image,label\nimages/a.jpg,cat\n"),
                     numbered = dir.write("numbered.csv", "image,label\nimages/a.jpg,0\n");

@@ -134,7 +134,7 @@ TEST_CASE("entries of another data set are passed over; others that match nothin
             .data->size() == 11);
 }
 
-TEST_CASE("the skipped examples of a mixture leave the data set that their names begin with") {
+TEST_CASE("a skipped example of a mixture is left out of the data set with which its name begins") {
   const auto skipped = [](const std::string& example) {
     return fmt::format(
         "{{\"data\": \"input\", \"step\": 3, \"example\": \"{}\", \"reason\": "

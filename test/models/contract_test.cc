@@ -97,7 +97,7 @@ TEST_CASE("each model gives logits and sends a gradient to every parameter") {
   }
 }
 
-// The help text of the key `precision`.
+// The help text of the key `precision` says so.
 TEST_CASE("in bf16 residual streams are float32, but not in resnet_cifar") {
   const std::map<std::string, std::pair<std::string, at::ScalarType>> kept = {
       {"vit", {"encoder/block00/+mlp", at::kFloat}},

@@ -141,7 +141,7 @@ TEST_CASE("flexi_vit: for other grids the position embedding is resized with ant
   CHECK(at::allclose(added[1], expected.flatten(2).squeeze(0).t(), 1e-4, 1e-5));
 }
 
-TEST_CASE("flexi_vit: the position embedding is resized for another grid of as many patches") {
+TEST_CASE("flexi_vit: the position embedding is resized for another grid with as many patches") {
   const auto [size, rows, columns] = GENERATE(
       table<std::string, int64_t, int64_t>({{"[2, 8]", 2, 8}, {"[8, 2]", 8, 2}, {"[4, 4]", 4, 4}}));
   INFO(size);
@@ -216,7 +216,7 @@ TEST_CASE("flexi_vit: pixels that fill no patch are named for each patch size") 
             "and 2 rows of pixels are not used"});
 }
 
-TEST_CASE("flexi_vit: a number of patches that differs from seqhw is named") {
+TEST_CASE("flexi_vit: a warning says if the number of patches differs from seqhw") {
   const MetaDevice guard;
   const auto warned = [](const std::string& yaml, int64_t height, int64_t width) {
     const Config config = parse_config(yaml, "m.yaml");

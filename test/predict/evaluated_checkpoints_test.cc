@@ -49,7 +49,7 @@ TEST_CASE("a checkpoint that was saved anew has no row") {
   CHECK(EvaluatedCheckpoints(file, {5}).contains(5, "any"));
 }
 
-TEST_CASE("a folder of rows belongs to one run, also after its folder was moved") {
+TEST_CASE("a folder of rows belongs to one run, even if the folder of the run is moved") {
   const TempFolder dir;
   const auto started = [](const std::string& when) {
     return R"({"first_started": ")" + when + "\"}";

@@ -65,7 +65,7 @@ TEST_CASE("image files for a model that was trained on arrays need --pp, which t
   CHECK(error("decode|resize(4)", {4, 4, 3}) == "");
 }
 
-TEST_CASE("images with as many patches or values in other places are refused") {
+TEST_CASE("predict refuses images with as many patches or values in other places") {
   const TempFolder folder;
   const std::string wide = folder / "wide.npz";
   write_npz(wide, {{"image", at::full({3, 4, 16, 1}, 7, at::kByte)}});
@@ -118,7 +118,7 @@ TEST_CASE("images of different sizes: the error names --pp and the ops") {
                                     "'decode|value_range(-1, 1)'"));
 }
 
-TEST_CASE("an npz file of a regression may have numbers as labels, for classes a line says no") {
+TEST_CASE("labels of an npz file may be numbers for a regression, but not for classes") {
   const TempFolder folder;
   const std::string file = folder / "in.npz";
   const auto labels = [&](const std::string& loss, const at::Tensor& label) {

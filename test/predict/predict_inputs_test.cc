@@ -37,7 +37,7 @@ TEST_CASE("the images below a folder are found, and links in it that lead nowher
         folder / "empty" + ": error: no *.jpg, *.jpeg, *.png or *.webp below this folder");
 }
 
-TEST_CASE("labels of an npz file must be as many as its images") {
+TEST_CASE("an npz file must have as many labels as images") {
   const TempFolder folder;
   const std::string file = folder / "in.npz";
   write_npz(file, {{"image", at::zeros({3, 4, 4, 1})}, {"label", at::zeros({2}, at::kLong)}});

@@ -111,7 +111,7 @@ TEST_CASE("charts: a schedule's axis begins at 0") {
   CHECK(svg.find(">0</text>\n<line class=\"grid\"") != std::string::npos);
 }
 
-TEST_CASE("charts: steps that were skipped or undone are among those of the training") {
+TEST_CASE("charts: skipped steps and rollbacks are among the charts of the training") {
   History history;
   history.add(1, {{"skipped_steps", 2}, {"rollbacks", 1}, {"val/loss", 1}});
   CHECK(bv::training_charts(history).size() == 2);

@@ -185,7 +185,7 @@ TEST_CASE("chrono: pauses leave the speed alone, but count in ETA") {
   CHECK(run.tick(15).at("img/sec/core") == 16);
 }
 
-TEST_CASE("chrono: speeds are since the last tick, also if a checkpoint was saved in between") {
+TEST_CASE("chrono: speeds count from the last tick, even if a checkpoint was saved in between") {
   Chrono::Setup gpu = setup();
   gpu.step_bytes = [] { return 3e9; };
   gpu.example_flops = [] { return 100e9; };

@@ -46,7 +46,7 @@ TEST_CASE("a time has no best value, whatever the evaluator is called") {
   CHECK(summary.main_metric().empty());
 }
 
-TEST_CASE("metrics of an evaluator count, although its name is like one of the training's") {
+TEST_CASE("metrics of an evaluator count even if its name is like that of a training metric") {
   for (const char* name :
        {"y/loss", "z/prec@1", "z/digits_1shot", "l2_distance/loss", "core_hours_x/loss",
         "global_schedule/loss", "global_schedule1/loss", "epoch/loss"})

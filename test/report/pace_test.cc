@@ -80,7 +80,8 @@ TEST_CASE("pace: an interval is never one step, nor shorter than half a second")
   CHECK(*steps.pace.images_per_second() == Approx(kBatch / 0.001));
 }
 
-TEST_CASE("pace: evaluations do not count in the share of time that waits for data") {
+TEST_CASE(
+    "pace: the time of evaluations does not count in the share of time spent waiting for data") {
   const Pace::Reading from{20, 100, 7, 3};
   CHECK(data_wait(from, {40, 102, 7, 4}) == Approx(0.5));
   CHECK(data_wait(from, {40, 132, 37, 4}) == Approx(0.5));

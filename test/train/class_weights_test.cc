@@ -80,7 +80,7 @@ TEST_CASE("balanced weights: examples / (classes * count)") {
   CHECK(balanced[3] == Approx(4018 / (5. * 4000)));
 }
 
-TEST_CASE("a mixture counts labels as often as its shares bring them") {
+TEST_CASE("the label counts of a mixture follow from the shares of its data sets") {
   for (const auto& [first, second] :
        std::vector<std::pair<double, double>>{{1, 1}, {3, 1}, {10, 1}, {1e-3, 1}}) {
     const TrainingData data = two_data_sets(first, second);

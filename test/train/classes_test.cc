@@ -118,7 +118,7 @@ TEST_CASE("a class that only the validation rows of a csv file have is warned of
                              "the model cannot learn: c; add"));
 }
 
-TEST_CASE("class numbers that only the evaluator's data have are warned of") {
+TEST_CASE("a warning names class numbers that only the evaluator's data have") {
   const TempFolder folder;
   folder.write("1.jpg", flat_jpeg(90));
   const auto csv = [&](const std::string& name, const std::vector<int>& labels) {

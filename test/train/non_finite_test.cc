@@ -109,7 +109,7 @@ TEST_CASE("wrong values of nan and nan_limit") {
         "t.yaml:1:60: error: rollback_examples: must be at least 1, got 0");
 }
 
-TEST_CASE("a process that is killed while it replaces a bad step's folder leaves both in sight") {
+TEST_CASE("a process that is killed while it replaces a bad step's folder hides neither folder") {
   const TempFolder dir;
   const std::string folder = dir / "post-mortem/step-3";
   const auto write = [&](const std::string& reason) {

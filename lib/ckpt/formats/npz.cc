@@ -122,7 +122,7 @@ class Growth {
       unpacked_ += entry.bytes;  // at most 1032 * packed_bytes
     }
   }
-  // Adds what an array of `bytes` grows by when it is converted to `converted` bytes.
+  // Adds the growth of an array of `bytes` that is converted to `converted` bytes.
   void convert(uint64_t bytes, uint64_t converted) {
     unpacked_ += std::max(bytes, converted) - bytes;
   }
@@ -152,8 +152,8 @@ ErrorAt entry_errors(const std::string& file, const ZipEntry& entry, const std::
   };
 }
 
-// Calls `use` with every array of numbers whose name begins with `prefix`, one at a time, with its
-// name without the prefix. `width`: as for read_npz(); empty: the arrays are not converted.
+// Calls `use` once for every array of numbers whose name begins with `prefix`. `use` gets the name
+// without the prefix. `width`: as for read_npz(); empty if the arrays are not converted.
 void each_array(const std::string& file, const std::string& prefix, NpzSize size,
                 const NpzWidth& width,
                 const std::function<void(const std::string& name, Array&)>& use) {

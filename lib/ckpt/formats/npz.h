@@ -25,16 +25,16 @@ struct NpzEntry {
 // Whether read_npz() must check that the unpacked size is plausible, or the caller has done so.
 enum class NpzSize { plausible, checked };
 
-// Returns the bytes that an element of this array takes once its reader has converted it.
+// Returns how many bytes an element of this array takes after the caller has converted the array.
 using NpzWidth = std::function<uint64_t(const NpzEntry&)>;
-uint64_t read_width(const NpzEntry& array);  // as read_npz() returns it
+uint64_t read_width(const NpzEntry& array);  // for a caller that does not convert
 
 // Returns all arrays whose name starts with `prefix`, without the prefix. Unsigned integers of 16,
 // 32 and 64 bits become int32, int64 and int64; arrays of text are skipped. Throws
 // Error(Exit::usage) with file and offset ("f.npz @ offset 312: error: ..."). With
 // NpzSize::plausible, arrays that unpack to more than 256 MiB and to more than 200 times their
-// packed size are rejected as a zip bomb. An element counts with its `width` if that is more than
-// in the file; `width` gets the names without the prefix.
+// packed size are rejected as a zip bomb. The size of an element is then its size in the file or
+// what `width` returns, whichever is more. `width` gets names without the prefix.
 NamedTensors read_npz(const std::string& file, const std::string& prefix = "",
                       NpzSize size = NpzSize::plausible, const NpzWidth& width = read_width);
 // Returns names, shapes and types of all arrays.

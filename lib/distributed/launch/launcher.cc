@@ -76,7 +76,7 @@ class Launcher {
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<NodeCoordinator> coordinator_;
   std::vector<RankProcess> ranks_;
-  std::map<std::string, int> printed_;  // error lines, and for which rank each was printed first
+  std::map<std::string, int> printed_;  // error lines, each with the rank that first printed it
   std::vector<int> failures_;  // of the ranks in each slot of this host, in all generations
   int code_ = 0;
   int failed_code_ = 0;  // of the generation before this one; 0: none, or it ended well here
@@ -280,7 +280,7 @@ bool Launcher::already_printed(const std::string& line) const {
   });
 }
 
-// Prints the lines of a rank that are held back, except those that were printed for another rank.
+// Prints the lines of a rank that are held back, except lines that were printed for another rank.
 void Launcher::print_once(RankProcess& process) {
   for (const std::string& line : process.held_lines) {
     const int rank = printed_.emplace(line, process.rank).first->second;
@@ -292,8 +292,9 @@ void Launcher::print_once(RankProcess& process) {
   process.held_lines.clear();
 }
 
-// Prints the lines that are still held back, except for ranks that failed with the same code as the
-// first rank, which has printed its own.
+// Prints the lines that are still held back. Drops the lines of ranks that this launcher has
+// killed, and of ranks that failed with the same code as the first rank here: that rank prints its
+// own lines.
 void Launcher::print_last_lines() {
   if (ranks_.empty()) return;
   const RankProcess& first = ranks_.front();
@@ -323,8 +324,8 @@ Outcome Launcher::await_ranks(Store& store) {
       kill_reported();
     }
   }
-  // If all ranks ended between two looks, the report has not been read yet. Only elastic restarts
-  // use it.
+  // The loop above has not read the newest report if all ranks ended soon after it read the last
+  // one. Only an elastic restart uses the report.
   if (failed_at_ >= 0 && options_.least_ranks > 0) read_report(store);
   print_last_lines();
   Outcome outcome;
@@ -354,7 +355,7 @@ void Launcher::check_size(const std::vector<int>& sizes) const {
 }
 
 int Launcher::run() {
-  console::drop_when_stalled();  // it must pass signals on to the ranks
+  console::drop_when_stalled();  // a waiting launcher would pass no signals to the ranks
   try {
     return run_generations();
   } catch (const Interrupted&) {

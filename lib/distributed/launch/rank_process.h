@@ -14,8 +14,8 @@ struct RankProcess {
   int pid = -1;         // -1: not running
   int stderr_fd = -1;   // our end of its stderr; -1: it writes to our stderr (the first rank)
   std::string partial;  // an unfinished line of its stderr
-  // Its error lines, and lines after them. They are printed later, without those that other ranks
-  // have printed too.
+  // The error lines of the process, and the lines after them. They are printed later, except lines
+  // that another rank has printed too.
   std::vector<std::string> held_lines;
   double held_since = 0;     // monotonic seconds at which the first of them came
   int code = -1;             // exit code, or 128 + signal; -1: still running
@@ -38,8 +38,9 @@ struct RankStart {
 // Returns the path by which this process was started; "" if it is not known.
 std::string path_at_start();
 
-// Returns a path that executes this program: `link`, which the kernel keeps right if the program is
-// replaced, or without it `path`. Throws Error(Exit::usage) if there is neither.
+// Returns a path that executes this program. This is `link` if that can be executed, because
+// `link` leads to this program even if another file has replaced the program's file. Otherwise
+// it is `path`. Throws Error(Exit::usage) if neither can be executed.
 std::string own_program(const std::string& link = "/proc/self/exe",
                         const std::string& path = path_at_start());
 
@@ -54,11 +55,11 @@ void start(RankProcess& process, const RankStart& how);
 // false at the end of file.
 bool pass_output(RankProcess& process);
 
-// Sends SIGKILL, if it still runs.
+// Sends SIGKILL to the process if it still runs.
 void kill_now(RankProcess& process);
 // Gives up on a process that SIGKILL did not end: from now on it counts as killed, although it
 // still exists as our child. Returns the state of the process from /proc, such as 'D' (it waits in
-// the kernel for a device or a file system), or '?'.
+// the kernel for a device or a file system), or '?' if the state is not known.
 char leave_behind(RankProcess& process);
 
 // Returns "exit code 5" or "signal 9 (SIGKILL)".

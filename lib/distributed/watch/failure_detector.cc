@@ -156,9 +156,9 @@ std::optional<FailureReport> FailureDetector::find_late(const Heartbeat& mine, d
   return somebody_behind ? std::nullopt : find_stuck(mine, waiting, now, what);
 }
 
-// No rank is behind, yet nothing moves. Either this rank waits (for a collective or its device):
-// the limit is that of a step. Or it blocks without telling the watch: the limit is that of a long
-// phase. Only a rank that watches all others can tell.
+// Finds that no rank is behind and yet no rank makes progress. If this rank waits for a collective
+// or its device, the time limit is that of a step. If it blocks without telling the watch, the time
+// limit is that of a long phase. Only a rank that watches all others can find this.
 std::optional<FailureReport> FailureDetector::find_stuck(const Heartbeat& mine, double waiting,
                                                          double now, WaitFor what) const {
   const bool waits = waiting >= 0;

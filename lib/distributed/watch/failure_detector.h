@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// Part of the cause of a report that of_end() has made.
+// Every FailureReport::cause that FailureReport::of_end() makes contains this.
 inline constexpr const char* kEndedWith = "ended with exit code";
 
 // Which rank failed, and why. Ranks exchange it as one line through the store.
@@ -26,7 +26,7 @@ struct FailureReport {
   std::string cause;
 
   // Returns the report that `rank` ends with the exit code `code`, because of the error `line`,
-  // which may be empty. After Exit::peer another rank is at fault, so the report blames none.
+  // which may be empty. With Exit::peer another rank is at fault, so the report blames no rank.
   static FailureReport of_end(int rank, int code, std::string_view line);
   std::string text() const;
   // Returns nothing if `text` is not a report.
@@ -66,7 +66,7 @@ class FailureDetector {
   // nothing until all ranks have measured their steps.
   std::optional<SlowRank> find_slow_rank(const Heartbeat& mine);
 
-  // The last heartbeat recorded from `rank`, which may be this one; null if there is none yet.
+  // Returns the last recorded heartbeat of `rank`, which may be this rank; null if there is none.
   const Heartbeat* last_heartbeat(int rank) const;
   // The current time-out of a collective, in seconds.
   double collective_timeout() const;

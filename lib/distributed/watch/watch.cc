@@ -87,7 +87,7 @@ struct Watch::Impl {
   bool send_now = false;               // send the next heartbeat immediately
   bool last_sent = false;              // the store has this process's last heartbeat
   bool heartbeats_ended = false;       // the heartbeat thread has ended
-  std::string own_failure;             // the text of this process's report that it ends; or ""
+  std::string own_failure;             // this process's report that it ends, as text; or ""
   std::atomic<double> last_answer{0};  // when the store last answered
   std::thread heartbeat_thread, store_thread;
 

@@ -59,8 +59,8 @@ class Watch {
   // process (7).
   [[noreturn]] void failed(int64_t number, const char* what, const std::string& message);
   // Tells the other ranks that this process ends with the exit code `code`, because of the error
-  // `line`. Gives up after a second. On the store's host it then waits until the others have read
-  // it.
+  // `line`. Gives up after a second. On the store's host it also waits until the other ranks have
+  // read this.
   void report_own_failure(int code, std::string_view line);
 
   void ending();  // call before the last barrier of an orderly end

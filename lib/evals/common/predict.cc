@@ -45,7 +45,8 @@ Outputs mean_over_forms(const Task& task, const std::string& pred, Model& model,
   return mean;
 }
 
-// An evaluator may have several data sets, and only one of them is checked before the run.
+// Throws if the model does not take images of this size. An evaluator may have several data sets,
+// and the check before the run covers only one of them.
 void check_size(const Model& model, const Batch& batch) {
   const auto image = batch.find("image");
   if (image == batch.end() || image->second.dim() != 4) return;  // the task refuses that

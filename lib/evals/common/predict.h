@@ -19,8 +19,8 @@ using Predict =
 
 // Returns the prediction function `pred` of `task` (the key `evals.*.pred`). `task` and `model`
 // must outlive it. With test-time augmentation each output is the mean over all views of the
-// images, and requesting activations is an Error(Exit::usage). So are images that the model does
-// not take (Model::takes_size()).
+// images, and requesting activations is an Error(Exit::usage). Images that the model does not take
+// (Model::takes_size()) are an Error(Exit::usage) too.
 Predict bind_prediction(const Task& task, const std::string& pred, Model& model,
                         Precision precision, const Tta& tta = {});
 

@@ -105,8 +105,8 @@ ImageStoreOptions DecodedImages::store_options(Group& group) const {
     const auto how = pp->decodes();
     made += how ? fmt::format("; {}, short side {}", how->text(), pp->short_side()) : "; none";
   }
-  // The limit is part of the key: a run must not find images that are too large for it in the cache
-  // of a run with a higher limit.
+  // The limit is part of the key. Otherwise a run could find images above its own limit in the
+  // cache of a run with a higher limit.
   if (max_pixels() < limits::kImagePixels) made += fmt::format("; at most {} pixels", max_pixels());
   ImageStoreOptions store{.place = options_.bytes_place,
                           .bytes = options_.bytes,

@@ -77,8 +77,8 @@ class DataOpener {
   OpenOptions options_;
   SourceEnv env_;
   std::optional<ClassNames> classes_;  // of the training data
-  // The sections that learn_classes() has opened, until open() opens them: reading a source's files
-  // may take long, and is done once.
+  // The sections that learn_classes() has read and open() has not taken yet. Reading the files of a
+  // source may take long, so they are read only once.
   std::map<std::string, OpenDataset> prepared_;
 };
 

@@ -26,8 +26,9 @@ JpegSize jpeg_size(std::span<const uint8_t> bytes);
 // Returns (height, width, channels) uint8. channels: 1 (luma), 3 (grey is replicated) or 0 (as the
 // file has it).
 at::Tensor decode_jpeg(std::span<const uint8_t> bytes, int channels, bool precise);
-// Returns a window of the image, which must be inside it, with the values of decode_jpeg(). Decodes
-// little more than the window, unless the file is progressive and lacks scans.
+// Returns a window of the image, with the values that decode_jpeg() gives. The window must be
+// inside the image. Decodes little more than the window, unless the file is progressive and lacks
+// scans.
 at::Tensor decode_jpeg_crop(std::span<const uint8_t> bytes, const Window& window, int channels,
                             bool precise);
 // Returns the bytes of a JPEG file as 1-d uint8. image: (height, width, 1 or 3) uint8; quality

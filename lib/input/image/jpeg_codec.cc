@@ -122,9 +122,10 @@ void JpegDecoder::start(const JpegOutput& output) {
   if (output.y > 0) jpeg_skip_scanlines(&info_, output.y);
 }
 
-// Returns whether the file is progressive and lacks scans, so that libjpeg estimates coefficients
-// from the blocks around. Of a window, it would not use the blocks on the left. Call it after
-// jpeg_start_decompress(), which reads all scans.
+// Returns whether the file is progressive and lacks scans. libjpeg then estimates the missing
+// coefficients from neighbouring blocks. If it decodes only a window, it does not use the blocks to
+// the left of the window, so the estimates differ. Call this after jpeg_start_decompress(), which
+// reads all scans.
 bool JpegDecoder::estimates_coefficients() const {
   if (info_.coef_bits == nullptr) return false;
   for (int component = 0; component < info_.num_components; ++component) {

@@ -21,8 +21,8 @@ std::string start_text(const ExampleFailure& failure, std::string_view section) 
   return failure.fatal ? failure.text() : fmt::format("{} {}", failure.text(), skip_hint(section));
 }
 
-// Returns an error before the run: bad data are then a mistake of the user. `component` may be
-// empty.
+// Returns the error of a check before the run. In such a check, bad data (Exit::data) are a mistake
+// of the user (Exit::usage). `component` may be empty.
 Error error_before_run(Exit code, const std::string& text, std::string_view component) {
   if (code == Exit::data) code = Exit::usage;
   return component.empty() ? Error(code, "", text) : Error::in(component, code, text);

@@ -166,7 +166,8 @@ std::vector<NpzExamples> find_examples(const std::string& file) {
   return found;
 }
 
-// Throws if a file without usable labels has images: then `init` must say what the labels lack.
+// Throws if a file without usable labels has images: then `init` must say what is wrong with the
+// labels.
 void refuse_unlabelled(const std::string& file) {
   const std::vector<NpzEntry> entries = list_npz(file);
   std::vector<std::string> names;

@@ -34,7 +34,7 @@ bool is_core_hours(std::string_view name) {
 
 }  // namespace
 
-// The names are whole where possible: an evaluator may be called "y" or "l2_distance".
+// Compares whole names where possible, because an evaluator may be called "y" or "l2_distance".
 // All names except data_wait, mfu, memory_gb/sec, steps_per_sec, input/epoch/<data set> and the
 // counts of skipped examples and steps are big_vision's (train.py and `Chrono` in utils.py).
 bool is_trainers_own(std::string_view name) {

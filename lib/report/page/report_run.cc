@@ -33,8 +33,8 @@ std::string card(const std::string& label, const std::string& value, const std::
       escape_html(clipped_bytes(label, kLongestName)), escape_html(value), escape_html(note));
 }
 
-// Returns the wall time of all starts of the run. `uptime` restarts at 0 in every start, but its
-// values need not fall then: a start may take longer than the one before it.
+// Returns the wall time of all starts of the run. `uptime` begins at 0 in every start. Falling
+// values do not show where a start begins, because a start may take longer than the one before it.
 double wall_seconds(const EarlierTime& earlier, const Points& uptime) {
   const auto& [step, seconds] = uptime.back();
   return earlier.seconds + (step > earlier.last_step ? seconds : 0);

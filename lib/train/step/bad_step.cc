@@ -265,7 +265,8 @@ void write_bad_step(const std::string& folder, const BadStep& bad, const Snapsho
       write_checkpoint(temporary + "/" + kBadStepWeights, with_reason, /*keep=*/true, {}, retries);
     }
     write_file_atomically(temporary + "/" + kBadStepReport, json_text(bad.json(), 2) + "\n");
-    // Not move_folder(): only a checkpoint is renamed back after a kill. These names can be seen.
+    // move_folder() would hide the older folder: after a kill, only checkpoints are renamed back.
+    // The user can see these names.
     if (file_exists(folder)) {
       delete_folder(old);
       rename_file(folder, old);

@@ -78,9 +78,9 @@ std::string batch_checksum(const std::string& folder);
 // write_bad_step(). `meta` is the metadata of a checkpoint.
 Snapshot weights_before(const Model& model, int64_t step, nlohmann::json meta);
 
-// Writes the folder, in place of an older one. A process that is killed while it does so can leave
-// "<folder>.tmp" and, of the older one, "<folder>.old"; the next call for this folder removes them.
-// `weights` may be null. Throws Error(Exit::storage).
+// Writes the folder, in place of an older one. If the process is killed meanwhile, it can leave the
+// new folder as "<folder>.tmp" and the older one as "<folder>.old"; the next call for this folder
+// removes both. `weights` may be null. Throws Error(Exit::storage).
 void write_bad_step(const std::string& folder, const BadStep& bad, const Snapshot* weights);
 
 }  // namespace bv

@@ -80,7 +80,7 @@ class TrainStep {
   // nan; 14 of 14 gradients are not finite, ...". Otherwise an empty string.
   const std::string& skipped() const { return skipped_; }
 
-  // Returns the sum of the state that every rank holds as a whole, with its bits read as integers:
+  // Returns the sum of the state that every rank holds as a whole, with the bits read as integers:
   // the parameters, Optimizer::other_state() and, if nothing is sharded, the optimizer's slots and
   // the averages. It differs on ranks whose states differ, except by an unlikely accident. Waits
   // for the device unless the last step was measured while compares_states().

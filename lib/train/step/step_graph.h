@@ -46,10 +46,10 @@ class StepGraph {
       : recorder_(std::move(recorder)), group_(group), work_(std::move(work)) {}
 
   // Returns what work(batch) returns. The next call overwrites the result. A batch of other shapes
-  // starts again with a new recording. With several ranks, if some cannot record the work: each of
+  // starts again with a new recording. If some of several ranks cannot record the work, each of
   // these throws c10::OutOfMemoryError or Error(Exit::internal) with its reason, and every other
-  // process ends with code 7. If all fail for another reason than memory: Error(Exit::usage)
-  // everywhere.
+  // process ends with code 7. If all ranks fail for another reason than memory, all throw
+  // Error(Exit::usage).
   StepResult run(int64_t step, const Batch& batch);
 
   // Returns whether a later call will record the work.

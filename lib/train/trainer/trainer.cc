@@ -204,8 +204,8 @@ void Trainer::finish_interrupted_row() {
   metrics_->end_row();
 }
 
-// Returns the names of the evaluators that had run before the save. All ranks call it together:
-// only rank 0 has the row.
+// Returns the names of the evaluators that had run before the save. All ranks must call it
+// together, because only rank 0 has the row.
 std::set<std::string> Trainer::evals_in_interrupted_row() {
   std::set<std::string> names;
   for (const auto& [name, value] : interrupted_row_)

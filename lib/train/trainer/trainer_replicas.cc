@@ -40,9 +40,9 @@ void Trainer::compare_digests(const std::array<double, 2>& sums) {
   report_odd_ranks(step_ - 1, digest);
 }
 
-// Before a save, also on ranks that save nothing. All ranks compare once per step. Rank 0 comes
-// here again, alone, if it left this step's save out and a signal then makes it save: a second
-// collective would hang.
+// Compares the states of the ranks before a save. All ranks must call it, also those that save
+// nothing. Compares only once per step, because a second collective would hang: if rank 0 has left
+// out the save of this step and a signal then makes it save, rank 0 calls this again, alone.
 void Trainer::check_same_state(int64_t step) {
   if (!recipe_.step->compares_states() || compared_step_ == step) return;
   const int64_t digest = recipe_.step->digest();
@@ -51,8 +51,8 @@ void Trainer::check_same_state(int64_t step) {
   compared_step_ = step;
 }
 
-// All ranks call it together once they know that their states differ. Throws what
-// report_odd_states() throws. If that returns, the ranks do not compare their states any more.
+// All ranks must call it together once they know that their states differ. Throws what
+// report_odd_states() throws. If that returns, the ranks stop comparing their states.
 void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
   // Later steps were not saved. The save of that step itself may have been left out.
   const std::string advice =
@@ -64,7 +64,7 @@ void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
           : "";
   report_odd_states(group_, recipe_.device, step, digest, advice);
   recipe_.step->stop_comparing();
-  digest_.reset();  // of this step: the next control word would tell it once more
+  digest_.reset();  // or the next control word would report this step once more
   if (is_rank0())
     log::warn(
         "[{}] the ranks' copies of the weights have drifted apart, because their devices or "

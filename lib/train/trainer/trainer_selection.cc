@@ -81,7 +81,8 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   }
   if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
   const BestPoint point{watched.metric, watched.higher_is_better, rows->step, rows->value};
-  // A restart that changed its evaluator may have moved it away. That change was dropped later.
+  // A restart with a changed evaluator may have moved this checkpoint away. A later restart has
+  // then undone the change.
   if (take_best_back(folder, point)) {
     log::info("{} is that of step {} again, the best so far", folder, rows->step);
     return;

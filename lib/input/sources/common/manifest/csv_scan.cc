@@ -186,7 +186,7 @@ class CsvScan {
   LabelColumn labels_;
   CsvLayout layout_;
   std::optional<size_t> split_;         // the column
-  std::optional<size_t> unused_split_;  // a column that might be it, if there is no split_
+  std::optional<size_t> unused_split_;  // a column that may hold splits, if there is no split_
   std::vector<CsvCell> cells_;          // of the row that is being read
   int64_t widened_rows_ = 0;            // rows that widen_types() has seen
   std::vector<std::string> remarks_;

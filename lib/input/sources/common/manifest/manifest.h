@@ -29,7 +29,8 @@ inline constexpr KeyText kManifestKeys[] = {
      "Without it, all rows are one split, called train or all.",
      "split", "-"}};
 
-// The usual name of the column or key with the splits. If split_column is absent, it is a feature.
+// The usual name of the column or key that holds the splits. Without split_column, a column or key
+// of this name is a feature.
 inline constexpr std::string_view kUnusedSplit = "split";
 
 // A file that a row names.
@@ -129,8 +130,9 @@ class ManifestRows {
   // Adds the split of the row that was added last. nullopt: the row is broken, and belongs to the
   // split of the row before it.
   void add_split(const std::optional<std::string>& name);
-  // Looks at a value of kUnusedSplit. The index notes if such values look like splits: they differ,
-  // and one is a usual name of a split. A file whose rows all say `train` is one split.
+  // Takes the value of the column or key kUnusedSplit in a row. Sets ManifestIndex::unused_split if
+  // the values seem to be splits: if they differ, and one of them is a usual name of a split. A
+  // file whose rows all say `train` is a single split.
   void see_unused_split(std::string_view value);
   // Returns the index, so far without labels and layout. Throws Error(Exit::usage) if there are no
   // rows, and BrokenFiles if rows are broken, with a line for each of the first 20, unless
