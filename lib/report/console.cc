@@ -1,17 +1,20 @@
 #include "lib/report/console.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "lib/util/descriptor.h"
 #include "lib/util/file.h"
+#include "lib/util/printable.h"
 
 namespace bv::console {
 namespace {
@@ -22,8 +25,24 @@ constexpr std::chrono::seconds kPatience{1};
 struct ConsoleState {
   std::mutex mutex;
   bool drops = false, stalled = false;
-  bool cut = false;  // the last line was not written to its end
+  bool cut = false;      // the last line was not written to its end
+  int64_t missing = 0;   // lines that were dropped since the last warning about them
+  std::string log_file;  // it has the log's lines; "": none has
 };
+
+int64_t count_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+// Returns the warning that goes before `text`.
+std::string missing_lines(const ConsoleState& console, std::string_view text) {
+  if (console.missing == 0) return "";
+  return fmt::format(
+      "{}warning: {} missing here, because standard error was not read{}\n",
+      text.starts_with('\r') ? "\r\033[K" : "",  // the live line may be on the screen
+      console.missing == 1 ? "1 line is" : fmt::format("{} lines are", console.missing),
+      console.log_file.empty()
+          ? ""
+          : "; " + printable(console.log_file, std::string::npos) + " has all lines of the log");
+}
 
 // Never destroyed, since other threads may write until the process ends.
 ConsoleState& state() {
@@ -87,24 +106,27 @@ size_t write_until(std::string_view text, Clock::time_point deadline) {
 
 }  // namespace
 
-void drop_when_stalled() {
+void drop_when_stalled(const std::string& log_file) {
   const std::lock_guard<std::mutex> lock(state().mutex);
   state().drops = true;
+  state().log_file = log_file;
 }
 
-bool write(std::string_view text) {
+void write(std::string_view text) {
   ConsoleState& console = state();
   const std::lock_guard<std::mutex> lock(console.mutex);
   if (!console.drops) {
     write_all(STDERR_FILENO, text);  // if this fails, it cannot be reported
-    return true;
+    return;
   }
-  const std::string whole = (console.cut ? "\n" : "") + std::string(text);
+  const std::string before = (console.cut ? "\n" : "") + missing_lines(console, text);
+  const std::string whole = before + std::string(text);
   const auto patience = console.stalled ? Clock::duration::zero() : Clock::duration(kPatience);
   const size_t written = write_until(whole, Clock::now() + patience);
   console.stalled = written < whole.size();
   if (written > 0) console.cut = console.stalled;
-  return !console.stalled;
+  if (written >= before.size()) console.missing = 0;
+  console.missing += count_lines(std::string_view(whole).substr(std::max(written, before.size())));
 }
 
 }  // namespace bv::console

@@ -2,18 +2,21 @@
 // ssh connection. A run must not wait for such a reader: it would neither train nor obey a signal.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace bv::console {
 
 // From now on write() waits at most one second for standard error, and then drops the text. After a
-// drop, write() does not wait at all, until standard error takes text again. Call this only if the
-// text is also written elsewhere, or if waiting would do more harm than the lost text.
-void drop_when_stalled();
+// drop, write() does not wait at all, until standard error takes text again. The first text after
+// that begins with a warning that counts the missing lines. It names `log_file`, which has the log's
+// lines; "": no file has them. Call this only if the text is also written elsewhere, or if waiting
+// would do more harm than the lost text.
+void drop_when_stalled(const std::string& log_file = "");
 
-// Writes `text`. Without drop_when_stalled() it waits until all of the text is written. Returns
-// false if text was dropped. If a line was cut, the next text begins on a new line. A write that
-// fails counts as success, since the failure cannot be reported. Thread-safe.
-bool write(std::string_view text);
+// Writes `text`. Without drop_when_stalled() it waits until all of the text is written. If a line
+// was cut, the next text begins on a new line. Ignores a write that fails, since the failure cannot
+// be reported. A text that redraws the line on a terminal begins with '\r'. Thread-safe.
+void write(std::string_view text);
 
 }  // namespace bv::console

@@ -86,12 +86,6 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     watched_ = true;
     std::thread([this] { watch(); }).detach();  // the sink is never destroyed
   }
-  // From now on does not wait for a reader of standard error: `file` has all lines.
-  void drop_when_stalled(const std::string& file) {
-    console::drop_when_stalled();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    file_ = file;
-  }
   void clear() {
     const std::lock_guard<std::mutex> lock(mutex_);
     progress_.clear();
@@ -101,30 +95,13 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (!show(message)) ++dropped_;
+    const std::string text = line_of(message);
+    written_ = Clock::now();
+    console::write(line_.empty() ? text : fmt::format("{}{}{}", kEraseLine, text, line_));
   }
   void flush_() override {}
 
  private:
-  // Returns false if standard error does not take the line.
-  bool show(const spdlog::details::log_msg& message) {
-    std::string text;
-    if (dropped_ > 0) {
-      text =
-          line_of({"console", spdlog::level::warn,
-                   fmt::format("warning: {} missing here, because standard error was not read{}",
-                               dropped_ == 1 ? "1 line is" : fmt::format("{} lines are", dropped_),
-                               file_.empty() ? ""
-                                             : "; " + printable(file_, std::string::npos) +
-                                                   " has all lines")});
-    }
-    text += line_of(message);
-    written_ = Clock::now();
-    if (!console::write(line_.empty() ? text : fmt::format("{}{}{}", kEraseLine, text, line_)))
-      return false;
-    dropped_ = 0;
-    return true;
-  }
   // Returns a message with its time stamp.
   std::string line_of(const spdlog::details::log_msg& message) {
     spdlog::memory_buf_t formatted;
@@ -174,15 +151,13 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
       text += fmt::format("  (unchanged for {})",
                           duration_text(std::chrono::duration<double>(unchanged).count()));
     }
-    show({"console", spdlog::level::info, text});
+    sink_it_({"console", spdlog::level::info, text});
   }
 
   static constexpr size_t kStampWidth = 15;  // "I1121 09:30:01 "
   bool live_ = false;
   std::string line_;         // the live line on the screen; empty if there is none
   Clock::time_point drawn_;  // when it was drawn
-  int64_t dropped_ = 0;      // lines of the log that standard error did not take
-  std::string file_;         // the log file, which has them
 
   // Used if there is no live line:
   Clock::duration longest_silence_ = kLongestSilence;
@@ -266,7 +241,7 @@ void open_file(const std::string& file) {
                             printable(file, std::string::npos), printable(what, std::string::npos));
     });
   });
-  state().console_sink->drop_when_stalled(file);
+  console::drop_when_stalled(file);
   const std::lock_guard<std::mutex> lock(state().mutex);
   state().file = std::move(logger);
 }

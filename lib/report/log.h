@@ -24,8 +24,7 @@ void set_rank(int rank);
 // From now on also appends every line to `file`, stamped with the UTC time in ISO 8601. Closes an
 // earlier file. Throws Error(Exit::storage) if the file cannot be opened. A later failure to write
 // loses log lines but does not stop the run; one warning reports it. From now on the console does
-// not wait for its reader either: if it takes nothing for a second, lines are dropped there, and a
-// warning counts them once it takes lines again.
+// not wait for its reader either (console::drop_when_stalled()).
 void open_file(const std::string& file);
 void flush();  // of the file
 

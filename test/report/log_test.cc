@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/report/console.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
@@ -284,7 +285,7 @@ void check_stalled(const Console& console, const std::function<void()>& let_go_o
   seen = console.read();
   CHECK_THAT(seen, Catch::Contains(
                        fmt::format("warning: {} lines are missing here, because standard error was "
-                                   "not read; {} has all lines",
+                                   "not read; {} has all lines of the log",
                                    kLines - fits, scratch / "log.txt")));
   CHECK_THAT(seen, Catch::Contains(" again"));
   log::info("last");
@@ -309,6 +310,25 @@ TEST_CASE("log: a console that nobody reads loses lines, but does not stop the r
     REQUIRE(tcflow(STDERR_FILENO, TCOOFF) == 0);
     check_stalled(console, [] { tcflow(STDERR_FILENO, TCOON); });
   }
+}
+
+TEST_CASE("console: lines that nobody reads are counted without a log too, as in a launcher") {
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  bv::console::drop_when_stalled();
+  constexpr int64_t kLines = 100;
+  for (int64_t i = 0; i < kLines; ++i)
+    bv::console::write(fmt::format("[rank 1] {} {}\n", i, std::string(1000, 'x')));
+  const std::string seen = console.read();
+  const int64_t fits = std::count(seen.begin(), seen.end(), '\n');
+  CHECK(fits < kLines);
+  bv::console::write("[rank 1] again\n");
+  CHECK_THAT(console.read(),
+             Catch::EndsWith(fmt::format("warning: {} lines are missing here, because standard "
+                                         "error was not read\n[rank 1] again\n",
+                                         kLines - fits)));
+  bv::console::write("[rank 1] last\n");
+  CHECK(console.read() == "[rank 1] last\n");
 }
 
 TEST_CASE("log: lines of many threads stay whole") {
