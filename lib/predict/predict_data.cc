@@ -51,7 +51,8 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   auto data = open(ClassNames{model.class_names, "the model"});
   if (quarantine) data = quarantine->leave_out(data, "evals." + request.eval, own_threads());
   throw_problems(config);
-  if (model.checkpoint) {
+  // The checkpoint counts an evaluator's `train` with its data.
+  if (model.checkpoint && !keys.has("train")) {
     const EvalExamples now = {data->size(), data->content()};
     for (const std::string& line : other_examples(*model.checkpoint, config, {{request.eval, now}}))
       log::warn("{}", line);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "lib/config/load_config.h"
 #include "lib/train/start.h"
 #include "lib/util/json_text.h"
 #include "lib/util/text.h"
@@ -13,16 +15,6 @@ namespace {
 
 const std::string kEvals = "evals.";
 constexpr const char* kOtherLabels = " with other labels, class names or order";
-
-// Returns the keys of an evaluator that determine its examples: those of `data` and `quarantine`.
-// Returns all keys of an evaluator without the key `data`.
-nlohmann::json data_keys(const nlohmann::json& config, const std::string& name) {
-  const auto path = nlohmann::json::json_pointer() / "evals" / name;
-  if (!config.contains(path)) return {};
-  const nlohmann::json& keys = config.at(path);
-  if (!keys.contains("data")) return keys;
-  return nlohmann::json::array({keys.at("data"), keys.value("quarantine", nlohmann::json())});
-}
 
 }  // namespace
 
@@ -82,6 +74,16 @@ bool changes_examples(const ConfigChange& change) {
          (change.key.starts_with(kEvals) && change.key.ends_with(".data"));
 }
 
+bool chooses_examples(const std::string& key, const std::string& data_key) {
+  static const std::set<std::string> choosing = {"data", "data_dir", "datasets",   "distance",
+                                                 "file", "image",    "quarantine", "sample",
+                                                 "text", "train"};
+  const std::string owner = data_key.substr(0, data_key.rfind('.') + 1);
+  if (!key.starts_with(owner) || key == data_key) return false;
+  const std::vector<std::string> names = split(key.substr(owner.size()), '.');
+  return std::ranges::any_of(names, [](const auto& name) { return choosing.contains(name); });
+}
+
 std::string other_examples_text(const ConfigChange& change) {
   return fmt::format(
       "{}: other examples than in training ({}; now {}); a slice such as train[80%:] may now hold "
@@ -101,14 +103,13 @@ std::vector<std::string> other_examples(const Restored& checkpoint, const Config
     now["evals"][name] = each.count;
     now["content"][kEvals + name] = fmt::format("{:016x}", each.content);
   }
-  const auto stored = nlohmann::json::parse(run_config(checkpoint));
-  const auto used = nlohmann::json::parse(config.json());
+  const Config stored = parse_config_json(run_config(checkpoint), checkpoint.folder);
+  const std::vector<ConfigChange> keys = config_changes(stored, config);
   std::vector<std::string> lines;
   for (const ConfigChange& change : data_changes(before, now)) {
-    const std::string name =
-        change.key.substr(kEvals.size(), change.key.rfind(".data") - kEvals.size());
-    if (data_keys(stored, name) == data_keys(used, name))
-      lines.push_back(other_examples_text(change));
+    const bool chosen = std::ranges::any_of(
+        keys, [&](const ConfigChange& other) { return chooses_examples(other.key, change.key); });
+    if (!chosen) lines.push_back(other_examples_text(change));
   }
   return lines;
 }

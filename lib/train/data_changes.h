@@ -23,18 +23,22 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
 
 // Returns whether data_changes() made this change, rather than a comparison of config keys.
 bool changes_examples(const ConfigChange& change);
+// Returns whether `key` chooses examples of the data set of `data_key`, which is "input.data" or, for
+// example, "evals.val.data". Such keys are input.quarantine, input.sample,
+// input.<part>.data.split, evals.few.datasets, and evals.pairs.file with the names of its arrays.
+bool chooses_examples(const std::string& key, const std::string& data_key);
 // Returns the warning about a change that data_changes() made.
 std::string other_examples_text(const ConfigChange& change);
 
 // The examples that an evaluator has now.
 struct EvalExamples {
-  int64_t count = 0;
-  uint64_t content = 0;  // Dataset::content()
+  int64_t count = 0;     // Evaluator::examples()
+  uint64_t content = 0;  // Evaluator::content()
 };
 // Returns a warning for each evaluator whose examples differ from those in the run of the
-// checkpoint, although the keys of the evaluator's data in `config` are those of the run. Returns
-// no warning if the run used synthetic data, or if the checkpoint is of an older version that does
-// not record the examples.
+// checkpoint, although no key that chooses them differs between the run's config and `config`.
+// Returns no warning if the run used synthetic data, or if the checkpoint is of an older version
+// that does not record the examples.
 std::vector<std::string> other_examples(const Restored& checkpoint, const Config& config,
                                         const std::map<std::string, EvalExamples>& evals);
 

@@ -220,18 +220,6 @@ void ConfigChanges::report() const {
 
 namespace {
 
-// Returns whether `key` chooses examples of the data set of `data_key`, which is "input.data" or,
-// for example, "evals.val.data". Such keys are input.quarantine, input.sample,
-// input.<part>.data.split and evals.few.datasets.
-bool chooses_examples(const std::string& key, const std::string& data_key) {
-  static const std::set<std::string> choosing = {"data", "datasets", "quarantine", "sample",
-                                                 "train"};
-  const std::string owner = data_key.substr(0, data_key.rfind('.') + 1);
-  if (!key.starts_with(owner) || key == data_key) return false;
-  const std::vector<std::string> names = split(key.substr(owner.size()), '.');
-  return std::ranges::any_of(names, [](const auto& name) { return choosing.contains(name); });
-}
-
 // Warns of each data set that has other examples although its keys in the config are the same.
 void warn_of_examples(const ConfigChanges& changes) {
   for (const ConfigChange& change : changes.changing) {

@@ -104,6 +104,31 @@ TEST_CASE("predict refuses images with as many patches or values in other places
   CHECK(error("bit", "{width: 0.5, depth: [1, 1]}") == "");
 }
 
+TEST_CASE("predict tells of other examples than in training, but not if `train` counts too") {
+  PredictModel model;
+  model.config = parse_config(
+      "num_classes: 10\n"
+      "evals:\n"
+      "  val: {data: {name: digits, split: test}, pp_fn: 'value_range(-1, 1)'}\n"
+      "  knn: {type: knn, data: {name: digits, split: test}, pp_fn: 'value_range(-1, 1)',\n"
+      "        train: {name: digits, split: train}}\n",
+      "t.yaml");
+  model.checkpoint.emplace();
+  model.checkpoint->meta["config"] = model.config.json();
+  model.checkpoint->meta["data"] = {
+      {"input", "1a"}, {"examples", 1437}, {"evals", {{"val", 350}, {"knn", 1797}}}};
+  const auto log_of = [&](const std::string& eval) {
+    PredictRequest request;
+    request.eval = eval;
+    request.first = 1;
+    request.outputs = {"image"};
+    return logged([&] { predict(model, request, [](const PredictedBatch&) {}); });
+  };
+  CHECK_THAT(log_of("val"), Catch::Contains("evals.val.data: other examples than in training (350 "
+                                            "examples; now 360 examples)"));
+  CHECK_THAT(log_of("knn"), !Catch::Contains("other examples"));
+}
+
 TEST_CASE("images of different sizes: the error names --pp and the ops") {
   const TempFolder folder;
   const std::vector<std::string> files = {

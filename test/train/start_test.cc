@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/config/load_config.h"
 #include "lib/train/data_changes.h"
 #include "test/support/error.h"
 #include "test/support/tiny_model.h"
@@ -63,6 +64,43 @@ TEST_CASE(
               "evals.val.v2.data: error: rank 1 has 60 examples with other labels, class names or "
               "order, rank 0 has 60 examples" +
                   end});
+}
+
+TEST_CASE("an evaluator's other examples are told unless a key that chooses them has changed") {
+  const std::string run =
+      R"({"evals": {"knn": {"type": "knn", "train": {"name": "digits", "split": "train"},
+                            "data": {"name": "digits", "split": "test"}},
+                    "pairs": {"type": "retrieval", "file": "a.npz"}}})";
+  Restored from;
+  from.folder = "run/ckpt/step-5";
+  from.meta["config"] = run;
+  from.meta["data"] = summary({{"evals", {{"knn", 1797}, {"pairs", 60}}}});
+  // Returns what is told of evaluators that have 50 examples now.
+  const auto told = [&](const std::string& name, const std::vector<Override>& overrides) {
+    return other_examples(from, parse_config_json(run, "t.yaml", overrides), {{name, {50, 0}}});
+  };
+  const auto set = [](const std::string& key) {
+    return std::vector<Override>{{key, "other", "--set"}};
+  };
+  const std::string end =
+      "; now 50 examples); a slice such as train[80%:] may now hold images that the model was "
+      "trained on";
+  const Lines knn = {"evals.knn.data: other examples than in training (1,797 examples" + end};
+  const Lines pairs = {"evals.pairs.data: other examples than in training (60 examples" + end};
+  CHECK(told("knn", {}) == knn);
+  CHECK(told("knn", set("evals.knn.vote")) == knn);
+  CHECK(told("knn", set("evals.pairs.file")) == knn);
+  for (const char* key :
+       {"evals.knn.train.split", "evals.knn.data.split", "evals.knn.quarantine"}) {
+    INFO(key);
+    CHECK(told("knn", set(key)).empty());
+  }
+  CHECK(told("pairs", {}) == pairs);
+  CHECK(told("pairs", set("evals.pairs.prefix")) == pairs);
+  for (const char* key : {"evals.pairs.file", "evals.pairs.image"}) {
+    INFO(key);
+    CHECK(told("pairs", set(key)).empty());
+  }
 }
 
 TEST_CASE("a checkpoint that does not fit the config says how to start from its weights") {
