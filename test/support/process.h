@@ -17,7 +17,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 struct Finished {
   int code = -1;  // the exit code, or 128 + the signal that killed it
   std::string out, err;
-  double seconds = 0;   // from its start to its end
+  double seconds = 0;   // from its start until wait() found that it had ended
   double peak_mib = 0;  // peak resident memory
 };
 
