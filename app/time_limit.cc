@@ -13,8 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/workdir/workdir.h"
-#include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
 #include "lib/util/host.h"
@@ -42,17 +42,22 @@ std::string slurm_job() {
   return array.empty() ? variable("SLURM_JOB_ID") : array + "_" + variable("SLURM_ARRAY_TASK_ID");
 }
 
-// The step and the identity of each checkpoint. A save adds a checkpoint. The step of this
+// Whether this process requeues the job: only the one that the job started first.
+bool requeues(const Arguments& arguments) {
+  const std::string task = variable("SLURM_PROCID");
+  return arguments.requeue && !is_rank_of_launcher() && (task.empty() || task == "0");
+}
+
+// The step and the manifest_identity() of each checkpoint. A save adds a checkpoint. The step of this
 // checkpoint need not be the highest: if a checkpoint is damaged, the run continues from an earlier
 // one.
-using Checkpoints = std::set<std::pair<int64_t, std::string>>;
+using Checkpoints = std::set<std::pair<int64_t, std::array<int64_t, 3>>>;
 
 Checkpoints checkpoints(const Arguments& arguments) {
-  if (arguments.workdir.empty() || !arguments.requeue) return {};
+  if (arguments.workdir.empty()) return {};
   const CkptFolder ckpt = Workdir(arguments.workdir).ckpt();
   Checkpoints found;
-  for (const int64_t step : ckpt.steps())
-    found.emplace(step, EvaluatedCheckpoints::identity(ckpt.step(step)).value_or(""));
+  for (const int64_t step : ckpt.steps()) found.emplace(step, manifest_identity(ckpt.step(step)));
   return found;
 }
 
@@ -101,7 +106,7 @@ double parse_time_limit(std::string_view text) {
 void set_time_limit(const Arguments& arguments) {
   if (arguments.requeue && slurm_job().empty())
     throw Error(Exit::usage, "--requeue", "this is not a slurm job ($SLURM_JOB_ID is not set)");
-  g_first_checkpoints = checkpoints(arguments);
+  if (requeues(arguments)) g_first_checkpoints = checkpoints(arguments);
   if (is_rank_of_launcher()) {
     if (const auto stop = parse_count(variable(kStopVariable)))
       stop_at(static_cast<double>(*stop) / 1000);
@@ -116,8 +121,7 @@ void set_time_limit(const Arguments& arguments) {
 }
 
 void requeue_job(const Arguments& arguments) {
-  const std::string task = variable("SLURM_PROCID");
-  if (!arguments.requeue || is_rank_of_launcher() || (!task.empty() && task != "0")) return;
+  if (!requeues(arguments)) return;
   std::string job = slurm_job();
   const Checkpoints now = checkpoints(arguments);
   if (std::includes(g_first_checkpoints.begin(), g_first_checkpoints.end(), now.begin(),
