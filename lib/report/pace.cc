@@ -11,6 +11,11 @@ constexpr double kLeastSeconds = 0.5;
 
 }  // namespace
 
+double Pace::Span::data_wait() const {
+  // Divided by more than 0: a coarse clock may not have advanced.
+  return std::clamp((to.waited - from.waited) / std::max(trained(), 1e-9), 0.0, 1.0);
+}
+
 bool Pace::Span::long_enough() const {
   return steps() >= kLeastSteps && trained() >= kLeastSeconds;
 }
@@ -44,7 +49,7 @@ std::optional<double> Pace::images_per_second() const {
 std::optional<double> Pace::data_wait() const {
   const auto span = interval();
   if (!span) return std::nullopt;
-  return bv::data_wait(span->from, span->to);
+  return span->data_wait();
 }
 
 std::optional<double> Pace::eta_seconds() const {
@@ -63,11 +68,5 @@ std::optional<double> Pace::mean_images_per_second() const {
 }
 
 double Pace::training_seconds() const { return Span{start_, last_}.trained(); }
-
-double data_wait(const Pace::Reading& from, const Pace::Reading& to) {
-  const double trained = (to.now - from.now) - (to.paused - from.paused);
-  // Greater than 0: a coarse clock may not have advanced.
-  return (to.waited - from.waited) / std::max(trained, 1e-9);
-}
 
 }  // namespace bv

@@ -16,6 +16,16 @@ class Pace {
     double paused = 0;  // in which the run did not train: evaluations, copying for checkpoints
     double waited = 0;  // in which training waited for data
   };
+  // Two readings with the steps between them.
+  struct Span {
+    Reading from, to;
+    int64_t steps() const { return to.step - from.step; }
+    // Seconds without pauses.
+    double trained() const { return (to.now - from.now) - (to.paused - from.paused); }
+    // The share of trained() in which training waited for data, within 0 to 1.
+    double data_wait() const;
+    bool long_enough() const;
+  };
 
   Pace(int64_t total_steps, int64_t batch_size)
       : total_steps_(total_steps), batch_size_(batch_size) {}
@@ -40,13 +50,6 @@ class Pace {
   double training_seconds() const;
 
  private:
-  // Two readings with the steps between them.
-  struct Span {
-    Reading from, to;
-    int64_t steps() const { return to.step - from.step; }
-    double trained() const { return (to.now - from.now) - (to.paused - from.paused); }
-    bool long_enough() const;
-  };
   // Returns the interval to show; nullopt if there is none yet.
   std::optional<Span> interval() const;
 
@@ -56,9 +59,5 @@ class Pace {
   std::optional<Span> finished_;  // the last finished interval
   Reading mark_;                  // where the current interval began; valid after warm_
 };
-
-// Returns the share of the training time between two readings in which training waited for data.
-// Pauses do not count as training time. The share is from 0 to 1.
-double data_wait(const Pace::Reading& from, const Pace::Reading& to);
 
 }  // namespace bv

@@ -341,7 +341,7 @@ void Trainer::measure(int64_t step, const Plan& plan) {
     check_finite(step);
     if (recipe_.step->compares_states()) digest_ = recipe_.step->digest();
     const Pace::Reading now = reading(step);
-    metrics_->measure("data_wait", data_wait(logged_, now));
+    metrics_->measure("data_wait", Pace::Span{logged_, now}.data_wait());
     logged_ = now;
     measure_epochs_of_parts(step);
     if (recipe_.nan_rolls_back)
