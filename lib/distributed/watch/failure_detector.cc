@@ -223,14 +223,11 @@ std::string FailureDetector::message(const FailureReport& failure, const Heartbe
                      failed.pid, failure.cause, step, missing_collective(begun, newest));
 }
 
-std::optional<FailureDetector::SlowRank> FailureDetector::find_slow_rank(const Heartbeat& mine) {
+std::optional<FailureDetector::SlowRank> FailureDetector::find_slow_rank() {
   std::vector<double> times;
-  for (size_t r = 0; r < peers_.size(); ++r) {
-    const double time = static_cast<int>(r) == rank_ ? mine.compute_time
-                        : peers_[r].heartbeat        ? peers_[r].heartbeat->compute_time
-                                                     : 0;
-    if (time <= 0) return std::nullopt;
-    times.push_back(time);
+  for (const Peer& peer : peers_) {
+    if (!peer.heartbeat || peer.heartbeat->compute_time <= 0) return std::nullopt;
+    times.push_back(peer.heartbeat->compute_time);
   }
   std::vector<double> sorted = times;
   std::sort(sorted.begin(), sorted.end());
@@ -239,7 +236,7 @@ std::optional<FailureDetector::SlowRank> FailureDetector::find_slow_rank(const H
   const double median = sorted[(sorted.size() - 1) / 2];
   for (size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
-    const int64_t counter = newest_of(static_cast<int>(r), mine).counter;
+    const int64_t counter = peer.heartbeat->counter;
     if (times[r] <= timeouts_.slow_ratio * median || times[r] - median < kSlowSeconds) {
       peer.slow_heartbeats = 0;
     } else if (counter != peer.slow_counter) {

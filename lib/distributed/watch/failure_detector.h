@@ -62,9 +62,9 @@ class FailureDetector {
     int rank;
     double ratio;  // its median computing time of a step over the median of all ranks
   };
-  // Returns a rank that was slow in three heartbeats in a row; each rank is returned once. Returns
-  // nothing until all ranks have measured their steps.
-  std::optional<SlowRank> find_slow_rank(const Heartbeat& mine);
+  // Returns a rank that was slow in three recorded heartbeats in a row; each rank is returned once.
+  // Returns nothing until all ranks have measured their steps. find_failure() records this rank's.
+  std::optional<SlowRank> find_slow_rank();
 
   // Returns the last recorded heartbeat of `rank`, which may be this rank; null if there is none.
   const Heartbeat* last_heartbeat(int rank) const;

@@ -238,9 +238,9 @@ void Watch::Impl::check_ranks() {
     if (last_sent) return;
     failure = detector.find_failure(mine, waiting, monotonic_seconds(),
                                     waits.empty() ? WaitFor::collective : waits.back());
-    if (layout.rank == 0) slow = detector.find_slow_rank(mine);
+    if (layout.rank == 0) slow = detector.find_slow_rank();
     if (slow) {
-      const Heartbeat* heartbeat = slow->rank == 0 ? &mine : detector.last_heartbeat(slow->rank);
+      const Heartbeat* heartbeat = detector.last_heartbeat(slow->rank);
       slow_line = fmt::format(
           "rank {} ({}, pid {}) is slow: its steps take {:.1f} times the "
           "median of the ranks",
