@@ -85,7 +85,6 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
   for (size_t i = all.groups.size(); i-- > 0;) {
     const RunGroup& group = all.groups[i];
     const bool several = group.runs.size() > 1, coloured = i < kColoredGroups;
-    const size_t lines_before = lines.size();
     std::vector<std::vector<Point>> counted;  // the runs in the mean of the table
     for (const size_t run : group.runs) {
       std::vector<Point> points = curve(all.runs[run], metric);
@@ -96,7 +95,7 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
       if (group.provisional || all.runs[run].status.finished())
         counted.push_back(std::move(points));
     }
-    if (several && coloured && lines.size() > lines_before) {
+    if (several && coloured && !counted.empty()) {
       lines.push_back({legend_name(columns, i), thinned(mean_curve(counted), most), color_of(i),
                        Line::Look::bold});
     }

@@ -325,11 +325,15 @@ TEST_CASE("the mean curve of a group is that of its finished runs") {
   runs.run("a", "seed: 0\n", {0.1, 0.2, 0.3, 0.4});
   runs.run("b", "seed: 1\n", {0.2, 0.3, 0.4, 0.5});
   runs.run("c", "seed: 2\n", {0.3}, /*finished=*/false);
+  runs.dir.write("c/metrics.jsonl",
+                 "{\"step\": 10, \"training_loss\": 1.7, \"val/prec@1\": 0.3, \"val/ece\": 0.2}\n");
   runs.run("d", "seed: 3\n", {}, /*finished=*/false);
   const std::string page = comparison_page(runs.compared());
   const std::vector<size_t> points = path_points(page);
-  // In each of the two charts a, b and their mean.
+  CHECK(count(page, "role=\"img\"") == 3);
+  // In each of the two charts of what finished runs have measured: a, b and their mean.
   CHECK(std::count(points.begin(), points.end(), 4) == 6);
+  CHECK(count(page, ">#1</text>") == 2);  // the legend of the third chart names no mean
   CHECK(contains(page, "the mean of its finished runs"));
 }
 
