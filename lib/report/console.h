@@ -9,9 +9,9 @@ namespace bv::console {
 
 // From now on write() waits at most one second for standard error, and then drops the text. After a
 // drop, write() does not wait at all, until standard error takes text again. The first text after
-// that begins with a warning that counts the missing lines. It names `log_file`, which has the log's
-// lines; "": no file has them. Call this only if the text is also written elsewhere, or if waiting
-// would do more harm than the lost text.
+// that begins with a warning that counts the missing lines. It names `log_file`, which has the
+// lines of the log; "": no file has them. Call this only if the text is also written elsewhere, or
+// if waiting would do more harm than the lost text.
 void drop_when_stalled(const std::string& log_file = "");
 
 // Writes `text`. Without drop_when_stalled() it waits until all of the text is written. If a line

@@ -23,8 +23,8 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
 
 // Returns whether data_changes() made this change, rather than a comparison of config keys.
 bool changes_examples(const ConfigChange& change);
-// Returns whether `key` chooses examples of the data set of `data_key`, which is "input.data" or, for
-// example, "evals.val.data". Such keys are input.quarantine, input.sample,
+// Returns whether `key` chooses examples of the data set of `data_key`, which is "input.data" or,
+// for example, "evals.val.data". Such keys are input.quarantine, input.sample,
 // input.<part>.data.split, evals.few.datasets, and evals.pairs.file with the names of its arrays.
 bool chooses_examples(const std::string& key, const std::string& data_key);
 // Returns the warning about a change that data_changes() made.
