@@ -48,8 +48,8 @@ bool requeues(const Arguments& arguments) {
   return arguments.requeue && !is_rank_of_launcher() && (task.empty() || task == "0");
 }
 
-// The step and the manifest_identity() of each checkpoint. A save adds a checkpoint, whose step need
-// not be the highest: if a checkpoint is damaged, the run continues from an earlier one.
+// The step and the manifest_identity() of each checkpoint. A save adds a checkpoint, whose step
+// need not be the highest: if a checkpoint is damaged, the run continues from an earlier one.
 using Checkpoints = std::set<std::pair<int64_t, std::array<int64_t, 3>>>;
 
 Checkpoints checkpoints(const Arguments& arguments) {
