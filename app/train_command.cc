@@ -157,9 +157,8 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   if (group.rank() == 0) crash_point("start.data");
   std::optional<Restored> checkpoint;  // rank 0 only
   if (group.rank() == 0) {
-    // The class numbers come from the checkpoint, and the config is compared with it. A process
-    // that holds the lock may be replacing a checkpoint right now.
-    if (writes && WorkdirLock::holder(workdir.lock()).empty()) restore_replaced(workdir.ckpt());
+    // The class numbers come from the checkpoint, and the config is compared with it.
+    if (writes) restore_replaced(workdir.ckpt());
     checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
   }
   Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks,

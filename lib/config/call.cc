@@ -74,7 +74,9 @@ class Parser {
     const std::string label = span_.label.empty() ? "" : span_.label + ": ";
     const std::string position =
         span_.exact ? "" : fmt::format(" (at character {} of it)", where + 1);
-    throw Error(Exit::usage, span_.at(where), fmt::format("{}{}{}", label, why, position));
+    Place place = span_.at(where);
+    if (!label.empty()) place.key.clear();  // the label names it
+    throw Error(Exit::usage, place, fmt::format("{}{}{}", label, why, position));
   }
 
   char peek() const { return at_ < end_ ? span_.text[at_] : '\0'; }

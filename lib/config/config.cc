@@ -381,7 +381,9 @@ void Config::superseded(std::string_view key, std::string_view instead,
   if (entry == nullptr) return;
   read(key, nullptr, false, where);
   if (absent(entry->value)) return;
-  document_->record_warning(fmt::format("{}: warning: '{}' is not used: {}", entry->place.text(),
+  Place place = entry->place;
+  place.key.clear();  // the message names it
+  document_->record_warning(fmt::format("{}: warning: '{}' is not used: {}", place.text(),
                                         shown_path(join_path(path_, key)), instead));
 }
 

@@ -41,7 +41,11 @@ bool other_unit(std::string_view a, std::string_view b) {
   return a != b && !name.empty() && name == duration_name(b);
 }
 
-bool from_command_line(const Node::Entry& entry) { return entry.value->place.line == 0; }
+// Values of a config that a checkpoint stores have no line either, but a key.
+bool from_command_line(const Node::Entry& entry) {
+  const Place& place = entry.value->place;
+  return place.line == 0 && place.key.empty();
+}
 
 // Thrown by set_value() with the reason why a path does not fit the tree.
 struct NoSuchPath {

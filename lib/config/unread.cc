@@ -127,8 +127,10 @@ Error Config::error_of_unread(const Node::Entry& entry,
                     fmt::format("unknown argument '{}'{}; the op is {}", printable(entry.key),
                                 meant, call_signature(*document_, path_, complete)));
   }
+  Place place = entry.place;
+  place.key.clear();  // the message names it
   const auto unknown = [&](std::string_view hint) {
-    return Error(Exit::usage, entry.place,
+    return Error(Exit::usage, place,
                  fmt::format("unknown key '{}'{}",
                              printable(shown_path(join_path(path_, entry.key))), hint));
   };

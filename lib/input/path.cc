@@ -52,7 +52,9 @@ std::string require_path(const Config& config, std::string_view key) {
 void FolderKey::check_exists() const {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    const bool moved = errno == ENOENT && !place.key.empty();  // since a checkpoint named it
+    // A checkpoint named it. (A key without a dot is that of a data set that fewshot_lsr names as a
+    // list.)
+    const bool moved = errno == ENOENT && place.key.find('.') != std::string::npos;
     const std::string remedy = moved ? fmt::format("; --set {}=... names another", place.key) : "";
     throw Error(Exit::usage, place,
                 errno == ENOENT ? fmt::format("no such folder: '{}'{}", path, remedy)

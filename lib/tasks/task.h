@@ -82,7 +82,7 @@ class Task {
   // once before a training; a checkpoint replaces the values. Throws Error(Exit::usage).
   virtual void fit(Model& model, const LabelledExamples& examples, const Example& first) const {}
 
-  // Checks the values of a batch that loss() or predict("loss") will get. The batch is still on the
+  // Checks the values of a batch that loss() or predict() will get. The batch is still on the
   // host, so nothing is read back from a device; on the meta device it has no values. Throws
   // Error(Exit::usage).
   virtual void check_values(const Batch& batch) const {}

@@ -13,6 +13,7 @@
 namespace bv {
 namespace {
 
+const std::string kInputData = "input.data";
 const std::string kEvals = "evals.";
 constexpr const char* kOtherLabels = " with other labels, class names or order";
 
@@ -42,7 +43,7 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
   if (before.at("input") != now.at("input")) {
     const bool counted = before.contains("examples");  // not in older checkpoints
     const bool equal = counted && before.at("examples") == now.at("examples");
-    changes.push_back({"input.data", counted ? count(before.at("examples")) : "other data",
+    changes.push_back({kInputData, counted ? count(before.at("examples")) : "other data",
                        count(now.at("examples")) + (equal ? kOtherLabels : "")});
   }
   for (const auto& [name, examples] : now.at("evals").items()) {
@@ -70,17 +71,18 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
 }
 
 bool changes_examples(const ConfigChange& change) {
-  return change.key == "input.data" ||
+  return change.key == kInputData ||
          (change.key.starts_with(kEvals) && change.key.ends_with(".data"));
 }
 
 bool chooses_examples(const std::string& key, const std::string& data_key) {
-  static const std::set<std::string> choosing = {"data", "data_dir", "datasets",   "distance",
-                                                 "file", "image",    "quarantine", "sample",
-                                                 "text", "train"};
+  static const std::set<std::string> choosing = {"data",       "data_dir", "datasets",
+                                                 "quarantine", "sample",   "train"};
+  static const std::set<std::string> of_evaluators = {"distance", "file", "image", "text"};
   const std::string owner = data_key.substr(0, data_key.rfind('.') + 1);
   if (!key.starts_with(owner) || key == data_key) return false;
   const std::vector<std::string> names = split(key.substr(owner.size()), '.');
+  if (data_key != kInputData && of_evaluators.contains(names.front())) return true;
   return std::ranges::any_of(names, [](const auto& name) { return choosing.contains(name); });
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "lib/config/call.h"
 #include "lib/config/config.h"
 #include "lib/config/load_config.h"
 #include "lib/util/file.h"
@@ -188,6 +189,8 @@ TEST_CASE("a duration on the command line replaces the file's other units") {
   const Config two = with(file, {{"total_steps", "3"}, {"total_epochs", "1"}});
   CHECK(two.has("total_steps"));
   CHECK(two.has("total_epochs"));
+  CHECK(parse_config_json(R"({"log_steps": 5})", "m.json", {{"log_epochs", "1", "--set"}}).json() ==
+        R"({"log_epochs": 1})");  // the config of a checkpoint
 }
 
 TEST_CASE("a config that was written as JSON is read without the environment") {
@@ -213,4 +216,13 @@ TEST_CASE("messages about a config that was written as JSON name keys, not colum
   model.warn("width", "is odd");
   CHECK(warnings(config) ==
         std::vector<std::string>{"manifest.json: warning: model.width: is odd"});
+  const Config ops = parse_config_json(R"({"pp": "flip("})", "manifest.json");
+  CHECK(error_of([&] {
+          parse_calls(ops.get<std::string>("pp"), ops, "pp");
+        }).starts_with("manifest.json: error: pp: "));
+  const Config other = parse_config_json(R"({"widht": 1})", "manifest.json");
+  other.get<int64_t>("width", 2);
+  other.done();
+  CHECK(error_of([&] { throw_problems(other); }) ==
+        "manifest.json: error: unknown key 'widht' (did you mean 'width'?)");
 }

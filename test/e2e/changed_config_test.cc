@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/manifest.h"
+#include "lib/util/host.h"
 #include "test/support/binary.h"
 #include "test/support/text.h"
 
@@ -167,6 +168,7 @@ TEST_CASE("a changed config is refused even if the only checkpoint must be renam
   std::filesystem::rename(step, finished.workdir + "/ckpt/.old-step-10");
   for (const char* file : {"/DONE", "/result.json"})
     REQUIRE(std::filesystem::remove(finished.workdir + file));
+  write(finished.workdir + "/.lock", "12345 " + host_name() + " - 0000000003\n");
   const Finished refused = finished.again({"lr=0.5"});
   INFO(refused.err);
   CHECK(refused.code == 2);

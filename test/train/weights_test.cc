@@ -217,11 +217,11 @@ TEST_CASE("weights: a warning tells if they belong to places that the images do 
   const MemoryFolder folder;
   const std::string path = folder / "w.safetensors";
   const auto cnn = [](int64_t height, int64_t width) {
-    return build("cnn", "{widths: [8], dense: [16]}", 3, height, width);
+    return build("cnn", "{widths: [8], dense: 16}", 3, height, width);
   };
   ModelCard card;
   card.model_name = "cnn";
-  card.model = R"({"widths": [8], "dense": [16]})";
+  card.model = R"({"widths": [8], "dense": 16})";
   card.num_classes = 3;
   card.loss = "softmax_xent";
   card.image = {8, 8, 3};

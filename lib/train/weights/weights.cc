@@ -355,7 +355,10 @@ std::vector<WeightCopy> plan_weights(NamedTensors file, const std::string& path,
   }
   throw_misfits(problems, missing, unexpected, scale_problem, path);
   exceptions.warn_unused(place);
-  warn_of_other_places(path, model);
+  const bool whole = std::ranges::none_of(targets, [&](const auto& target) {
+    return !target.first.starts_with(kHead) && exceptions.match(target.first);
+  });
+  if (whole) warn_of_other_places(path, model);
   for (const WeightCopy& copy : copies) log_resampling(copy, file.at(copy.name), grids, path);
   return copies;
 }
