@@ -287,4 +287,12 @@ TEST_CASE("jsonl: bvtrain init finds files that name images", "[jsonl]") {
   CHECK(error_of(found) ==
         (folder / "train.jsonl") +
             ": error: names images, but has no `label` that is the number of a class");
+  folder.write("train.jsonl",
+               "{\"image\": \"images/a.jpg\", \"label\": 1, \"split\": \"train\"}\n");
+  CHECK(error_of(found) == (folder / "train.jsonl") +
+                               ": error: has a key `split`, so not all rows are for training: "
+                               "write the config yourself, with `name: jsonl` and `split_column: "
+                               "split`");
+  folder.write("train.jsonl", "{\"image\": \"images/a.jpg\", \"label\": 1, \"split\": 2}\n");
+  CHECK(found());  // a number is no name of a split
 }

@@ -354,17 +354,20 @@ ManifestIndex JsonlSource::scan() const {
 }
 
 // Returns the keys for a file whose first row names an image that exists and has a class number;
-// nullopt for any other file. Throws Error(Exit::usage) if `image` or `label` has another name.
+// nullopt for any other file. Throws Error(Exit::usage) if `image` or `label` has another name, or
+// if a key gives the split of each row.
 std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& head) {
   try {
     const std::vector<JsonField> fields =
         read_json_row(std::string_view(head).substr(0, json_line_length(head, /*last=*/true)));
     const std::string folder = std::filesystem::path(file).parent_path().string();
     std::string image;
-    bool label = false;
+    bool label = false, split = false;
     for (const JsonField& field : fields) {
       if (field.key == "label") label = field.type == JsonRowType{JsonScalar::whole, false};
-      if (!(field.type == JsonRowType{JsonScalar::text, false}) || !image.empty()) continue;
+      if (!(field.type == JsonRowType{JsonScalar::text, false})) continue;
+      split |= field.key == kUnusedSplit;
+      if (!image.empty()) continue;
       const std::string& name = field.texts[0];
       if (name.empty() || name.find("://") != std::string::npos) continue;
       const RowFile named = row_file(name, folder, field.at);
@@ -376,6 +379,11 @@ std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& h
       throw Error(Exit::usage, file,
                   label ? fmt::format("has its images under the key '{}': call it `image`", image)
                         : "names images, but has no `label` that is the number of a class");
+    }
+    if (split) {
+      throw Error(Exit::usage, file,
+                  "has a key `split`, so not all rows are for training: write the config yourself, "
+                  "with `name: jsonl` and `split_column: split`");
     }
     return DataKeys{{"fname", file}, {"fopen_keys", image}};
   } catch (const RowFault&) {
