@@ -323,7 +323,8 @@ Options::Options(Arguments& out) {
       ->envname("BVTRAIN_REQUEUE");
   dry = app.add_flag(
       "--dry-run{quick}", dry_run,
-      "build and check everything, print sizes, write nothing; =full uses a whole batch");
+      "build and check everything, print sizes, write nothing but the index of the data; =full "
+      "uses a whole batch");
   app.add_flag("--synthetic", out.synthetic,
                "replace all data with synthetic data of the right shape")
       ->envname("BVTRAIN_SYNTHETIC");

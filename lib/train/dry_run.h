@@ -1,6 +1,6 @@
 // --dry-run: builds everything that a run needs and reads a few examples of each data set. It then
 // runs one training step and one evaluation step, or only their shapes on the meta device if the
-// model is too large to run within a second. It writes nothing.
+// model is too large to run within a second. It writes nothing but the index of the data.
 #pragma once
 
 #include <c10/core/Device.h>

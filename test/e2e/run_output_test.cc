@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/util/file.h"
@@ -161,7 +162,7 @@ TEST_CASE("init_head_bias sets the first loss") {
         std::stod(metric_rows(dir / "-6.0")[0].at("b/loss")));
 }
 
-TEST_CASE("--dry-run checks, prints and writes nothing") {
+TEST_CASE("--dry-run checks and prints, and makes no workdir") {
   TempFolder dir;
   write(dir / "c.yaml", kConfig);
   for (const char* flag : {"--dry-run", "--dry-run=full"}) {
@@ -202,7 +203,9 @@ TEST_CASE("--list, --version, --explain, --help") {
   CHECK_THAT(run({"--version"}).out,
              Catch::Matches("bvtrain [0-9.]+\ncommit: ([0-9a-f]{12}(-dirty)?|unknown)\n"
                             "LibTorch: 2\\.11\\.[^\n]*\ncompiler: [^\n]+\nCUDA plug-in: [^\n]+\n"));
-  CHECK(contains(run({"--help"}).out, "Exit codes"));
+  const std::string help = std::regex_replace(run({"--help"}).out, std::regex("\\s+"), " ");
+  CHECK(contains(help, "Exit codes"));
+  CHECK(contains(help, "write nothing but the index of the data; =full uses a whole batch"));
   const Finished explained = run({"--config", source_file("configs/digits_cnn.yaml"), "--explain"});
   INFO(explained.err);
   CHECK(explained.code == 0);
