@@ -240,11 +240,16 @@ Exit train_command(const Arguments& arguments) {
   if (!arguments.max_time.empty()) parse_time_limit(arguments.max_time);
   Workdir workdir(arguments.workdir);
   const bool dry = arguments.dry_run != DryRun::no;
-  if ((arguments.trains() || dry) && !arguments.workdir.empty()) workdir.check_writable();
+  const bool trains = arguments.trains();
+  if (trains && !arguments.workdir.empty()) workdir.check_writable();
+  if (dry && !arguments.workdir.empty()) {
+    workdir.check_path();
+    warn_of_host([&] { workdir.check_writable(); });
+  }
 
   const Config config = load_config(arguments.config, arguments.overrides);
   if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
-  if (arguments.trains()) {
+  if (trains) {
     set_time_limit(arguments);
     const Exit code = train_in_group(arguments, config, workdir);
     if (code == Exit::stopped) requeue_job(arguments);

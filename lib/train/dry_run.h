@@ -50,8 +50,8 @@ struct DryRunSummary {
   nlohmann::ordered_json json() const;
 };
 
-// Calls `check`. What it throws becomes a warning: the run may be for a host with a GPU, or with
-// more memory.
+// Calls `check`. What it throws becomes a warning: the run may be for a host with a GPU, with more
+// memory, or where the workdir can be written.
 void warn_of_host(const std::function<void()>& check);
 
 // Checks a run and returns its summary. `workdir` is the run's, or null. Throws whatever the run

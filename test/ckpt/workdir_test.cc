@@ -75,6 +75,7 @@ TEST_CASE("workdir: a folder without write permission, and a read-only file syst
     ::chmod((folder / "a").c_str(), 0500);
     CHECK(error_of([&] { Workdir(folder / "a/x").check_writable(); }) ==
           line + "Permission denied");
+    CHECK(error_of([&] { Workdir(folder / "a/x").check_path(); }) == "");
     return;
   }
   if (::mount("none", (folder / "a").c_str(), "tmpfs", MS_RDONLY, nullptr) != 0) {
@@ -83,6 +84,7 @@ TEST_CASE("workdir: a folder without write permission, and a read-only file syst
   }
   CHECK(error_of([&] { Workdir(folder / "a/x").check_writable(); }, Exit::storage) ==
         line + "Read-only file system");
+  CHECK(error_of([&] { Workdir(folder / "a/x").check_path(); }) == "");
   ::umount((folder / "a").c_str());
 }
 

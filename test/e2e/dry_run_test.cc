@@ -62,6 +62,14 @@ TEST_CASE("--dry-run says what the run would start from") {
   CHECK(start_of(run.dry({"--workdir", run.dir / "none", "--set", "model_init=" + m})) ==
         "model_init " + m + ": all arrays fit");
   CHECK(!exists(run.dir / "none"));
+  // Another host may have what the link names.
+  const std::string link = run.dir / "link";
+  std::filesystem::create_symlink(run.dir / "nowhere", link);
+  const Finished elsewhere = run.dry({"--workdir", link + "/w"});
+  CHECK(start_of(elsewhere) == "from scratch");
+  CHECK(contains(elsewhere.err, link + "/w: error: cannot be the workdir: " + link +
+                                    " is a broken symbolic link; a run on this host would end "
+                                    "with code 2\n"));
 }
 
 TEST_CASE("--dry-run warns of an evaluator whose images have another scale") {

@@ -89,20 +89,14 @@ void refuse_remote_path(const std::string& path) {
   }
 }
 
-void Workdir::check_writable() const {
+std::string Workdir::check_path() const {
   refuse_remote_path(dir_);
   if (dir_.empty()) throw Error(Exit::usage, "--workdir", "the path is empty");
-  // The nearest existing parent decides whether the missing folders can be created.
   fs::path path = dir_;
   struct stat info {};
   while (::stat(path.c_str(), &info) != 0) {
     const int error = errno;
-    const bool dangling = ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
-    if (dangling) {
-      throw Error(
-          Exit::usage, dir_,
-          fmt::format("cannot be the workdir: {} is a broken symbolic link", path.string()));
-    }
+    if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) return path.string();
     if (error != ENOENT && error != ENOTDIR) {
       throw Error(exit_for_path(error), dir_,
                   fmt::format("cannot be the workdir: {}: {}", path.string(), reason(error)));
@@ -114,12 +108,23 @@ void Workdir::check_writable() const {
     throw Error(Exit::usage, dir_,
                 fmt::format("cannot be the workdir: {} is not a folder", path.string()));
   }
+  return path.string();
+}
+
+void Workdir::check_writable() const {
+  // The nearest existing parent decides whether the missing folders can be created.
+  const std::string path = check_path();
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    throw Error(Exit::usage, dir_,
+                fmt::format("cannot be the workdir: {} is a broken symbolic link", path));
+  }
   // For root this succeeds whatever the permission bits are, but not on a read-only file system.
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
     const int error = errno;
-    throw Error(exit_for_path(error), dir_,
-                fmt::format("cannot be the workdir: {} cannot be written: {}", path.string(),
-                            reason(error)));
+    throw Error(
+        exit_for_path(error), dir_,
+        fmt::format("cannot be the workdir: {} cannot be written: {}", path, reason(error)));
   }
 }
 

@@ -114,8 +114,11 @@ class Workdir {
  public:
   explicit Workdir(std::string dir) : dir_(std::move(dir)) {}
 
-  // Throws Error(Exit::usage) if the folder cannot be created or written, or is a remote path.
-  // Creates nothing.
+  // Throws Error if no host could use the path: it is empty or remote, or a part of it is not a
+  // folder. Returns the folder, or its nearest parent that exists, or a broken symbolic link.
+  std::string check_path() const;
+  // The same, and throws Error(Exit::usage) or, on a read-only disk, Error(Exit::storage) if this
+  // host cannot create the folder or write to it. Creates nothing.
   void check_writable() const;
   // Creates the folder, takes its lock and keeps it until the object is destroyed
   // (WorkdirLock::take(), which says what it throws). Then deletes the temporary files that killed
