@@ -233,6 +233,8 @@ TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
   const std::string start = dir / "out/lr=0.1,model.widths=_4__8_,seed=1-";
   CHECK(second.out.substr(name + 10, start.size()) == start);
   CHECK(second.out.size() == name + 10 + start.size() + 8 + 1);
+  CHECK(sweep({"--grid", "lr", "0.1", "--", "--set", "b=1", "--print", "1"}).out ==
+        "--config c.yaml --set b=1 --set lr=0.1 --workdir " + (dir / "out/lr=0.1") + "\n");
   CHECK(sweep({"--grid", "lr", "-1", "2", "--grid", "b", "", "x y", "$(id)'", "--count"}).out ==
         "6\n");
 
