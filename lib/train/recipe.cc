@@ -283,6 +283,8 @@ void Recipe::read_evaluators() {
   defaults.seed = seed;
   defaults.pinned = loader.pinned;
   defaults.data = data_env_;
+  // Without training, the data of `input` does not say what the model has learned.
+  if (length.no_training && defaults.data.classes) defaults.data.classes->trained.clear();
   defaults.classes_known = classes_known_;
   defaults.group = &group;
   defaults.has_ema = config.has("ema");

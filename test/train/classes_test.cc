@@ -20,12 +20,12 @@ using Lines = std::vector<std::string>;
 
 // Returns a run that trains on one part of a source, and evaluates on another.
 Config config_of(const std::string& train, const std::string& val,
-                 const std::string& num_classes = "auto") {
+                 const std::string& num_classes = "auto", int total_steps = 4) {
   const std::string pp =
       "decode|value_range(-1, 1)|onehot(num_classes, key='label', key_result='labels')|"
       "keep('image', 'labels')";
   return parse_config("num_classes: " + num_classes +
-                          "\ntotal_steps: 4\nlog_training_steps: 2\n"
+                          fmt::format("\ntotal_steps: {}\nlog_training_steps: 2\n", total_steps) +
                           "input:\n"
                           "  data: " +
                           train + "\n  batch_size: 2\n  pp: " + pp +
@@ -98,6 +98,7 @@ TEST_CASE("an evaluator's classes that training never has are warned of") {
                       "training examples, or correct the names"));
   CHECK(warnings_of(config_of(split("train"), split("sound"))).empty());
   CHECK(warnings_of(config_of(split("all"), split("val"))).empty());
+  CHECK(warnings_of(config_of(split("train"), split("val"), "auto", /*total_steps=*/0)).empty());
   CHECK(error_of([&] { warnings_of(config_of(split("train"), split("val"), "2")); }) ==
         "x.yaml:1:14: error: num_classes: 2 is less than the 4 classes of the training data (Cat, "
         "cat, dog, emu), though no training example is of class cat, emu; set it to 4 or to auto");
