@@ -1,6 +1,7 @@
 #include "lib/report/chrono.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <numeric>
@@ -47,6 +48,12 @@ double monotonic_seconds() {
 }
 
 double program_start() { return kProgramStart; }
+
+std::string program_start_utc() {
+  static const std::string text =
+      utc_text(std::time(nullptr) - std::llround(monotonic_seconds() - program_start()));
+  return text;
+}
 
 Chrono::Chrono(Measure measure, std::function<double()> now, double start)
     : measure_(std::move(measure)), now_(now ? std::move(now) : monotonic_seconds) {

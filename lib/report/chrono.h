@@ -104,5 +104,8 @@ double monotonic_seconds();
 // Returns when this program began, just before main(), on that clock. The process may be older: a
 // shell script that ends with `exec bvtrain` is the same process.
 double program_start();
+// Returns the same time in UTC: "2025-11-21T09:30:01Z". All calls return the same text, also if the
+// system's time of day is set between them.
+std::string program_start_utc();
 
 }  // namespace bv

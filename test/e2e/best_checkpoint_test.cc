@@ -380,7 +380,7 @@ TEST_CASE("a run that stops early when it is started again has ended") {
                                          "total_steps=24",
                                          "--set",
                                          "early_stop={metric: test/loss, patience_steps: 4}"};
-  const Finished stopped = f.train(more);
+  const Finished stopped = f.train(more, {{"BVTRAIN_SLEEP_AT", "start.files:1:2"}});
   INFO(stopped.err);
   CHECK(stopped.code == 0);
   CHECK(contains(stopped.err, "The run stopped early: test/loss has not improved on "));
@@ -389,6 +389,9 @@ TEST_CASE("a run that stops early when it is started again has ended") {
   CHECK(again.code == 0);
   CHECK(contains(again.err, " finished already, at step 20: it stopped early: "));
   CHECK(read_text(f.workdir + "/run.json") == done);
+  // run.json has been written twice, long after the start.
+  CHECK(nlohmann::json::parse(done).at("started") ==
+        nlohmann::json::parse(read_text(f.workdir + "/result.json")).at("started"));
   // Nothing was trained with the changes, so no file lists them.
   CHECK(nlohmann::json::parse(done).at("config_changes").empty());
   CHECK(read_text(f.workdir + "/config.yaml") == config);

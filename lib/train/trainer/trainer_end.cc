@@ -253,10 +253,9 @@ ProcessSoFar Trainer::process() const {
 // Adds what concerns the whole process, also the steps before a return to a checkpoint.
 void Trainer::add_process(RunResult& result) const {
   const ProcessSoFar all = process();
-  const std::time_t now = std::time(nullptr);
   result.wall_seconds = monotonic_seconds() - program_start();
-  result.started = utc_text(now - std::llround(result.wall_seconds));
-  result.ended = utc_text(now);
+  result.started = program_start_utc();
+  result.ended = utc_text(std::time(nullptr));
   result.training_seconds = all.training_seconds;
   result.total_wall_seconds = all.program_time + result.wall_seconds;
   result.total_training_seconds = all.train_time + result.training_seconds;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "lib/ckpt/weights_file.h"
 #include "lib/ckpt/workdir/earlier_run.h"
@@ -323,7 +322,8 @@ void Trainer::open_skipped() {
 }
 
 void Trainer::write_run_json(const std::string& start) {
-  const std::string now = utc_text(std::time(nullptr));
+  // This may be a later call, after a return to a checkpoint or when the changes are taken back.
+  const std::string started = program_start_utc();
   nlohmann::json& changes = config_changes_ = earlier_.config_changes;
   if (!changes_.none()) {
     changes.push_back({{"step", first_step_},
@@ -336,8 +336,8 @@ void Trainer::write_run_json(const std::string& start) {
       {"commit", options_.commit},
       {"host", host_name()},
       {"pid", getpid()},
-      {"started", now},
-      {"first_started", earlier_.first_started.empty() ? now : earlier_.first_started},
+      {"started", started},
+      {"first_started", earlier_.first_started.empty() ? started : earlier_.first_started},
       {"start", start},
       {"first_step", first_step_},
       {"restarts", std::max<int64_t>(earlier_.count - (options_.before ? 1 : 0), 0)},
