@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -43,6 +44,22 @@ void remove_file(const std::string& file) {
 }
 
 }  // namespace
+
+void remove_skipped(const std::string& file, int64_t step, const std::set<std::string>& data) {
+  const std::string content = read_file_if_any(file).value_or("");
+  std::string kept;
+  for (std::string_view rest = content; !rest.empty();) {
+    const std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
+    rest.remove_prefix(line.size());
+    const std::optional<SkippedExample> skipped = read_line(line);
+    const auto owns = [&](const std::string& name) {
+      return skipped->data == name || skipped->data.starts_with(name + ".");
+    };
+    if (!skipped || skipped->step != step || std::none_of(data.begin(), data.end(), owns))
+      kept += line;
+  }
+  if (kept != content) write_file_atomically(file, kept);
+}
 
 std::string SkippedExamples::open(const std::string& file, int64_t last_step,
                                   std::function<void()> check_folder) {

@@ -27,6 +27,11 @@ struct SkippedExample {
   std::vector<std::string> files = {};  // that the example names; empty if it names none
 };
 
+// Removes from `file` the entries of a step that belong to these data sets, or to parts of them:
+// "evals.knn.train" is a part of "evals.knn". Does nothing if there is no file. Throws
+// Error(Exit::storage).
+void remove_skipped(const std::string& file, int64_t step, const std::set<std::string>& data);
+
 // What the report shows of one data set.
 struct SkippedSummary {
   std::string data;

@@ -425,9 +425,17 @@ TEST_CASE("a change of the config with which no checkpoint was saved leaves no t
     CHECK(read_text(old) == config);
     CHECK_FALSE(exists(f.best()));
   }
+  // The starts above may have skipped examples of the other data at step 10.
+  const std::string skipped = f.workdir + "/skipped.jsonl";
+  const auto entry = [](const std::string& data, int step) {
+    return fmt::format(
+        "{{\"data\": \"{}\", \"step\": {}, \"example\": \"x\", \"reason\": \"y\"}}\n", data, step);
+  };
+  write(skipped, entry("evals.test", 5) + entry("input", 10) + entry("evals.test", 10));
   const Finished back = f.train_with(values);
   INFO(back.err);
   REQUIRE(back.code == 0);
+  CHECK(read_text(skipped) == entry("evals.test", 5) + entry("input", 10));
   CHECK(contains(back.err, f.best() + " is that of step 5 again, the best so far"));
   CHECK(changes().empty());
   CHECK_FALSE(exists(old));

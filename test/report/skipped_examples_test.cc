@@ -147,6 +147,22 @@ TEST_CASE("a restart keeps the skipped examples up to its checkpoint") {
   CHECK(!exists(file));
 }
 
+TEST_CASE("the entries of an evaluator that runs again at a step are removed") {
+  const TempFolder dir;
+  const std::string file = dir / "s.jsonl";
+  remove_skipped(file, 7, {"evals.test"});
+  CHECK(!exists(file));
+  const std::string part = replace_all(kTest, "evals.test", "evals.test.train");
+  const std::string other = replace_all(kTest, "evals.test", "evals.tests");
+  const std::string earlier = replace_all(kTest, "7", "5");
+  write(file, earlier + kDog + kTest + part + other + "{\"data\": \"inp");
+  remove_skipped(file, 7, {"evals.test", "evals.none"});
+  CHECK(read_file(file) == earlier + kDog + other + "{\"data\": \"inp");
+  write(file, kTest);
+  remove_skipped(file, 7, {"evals.test"});
+  CHECK(read_file(file).empty());
+}
+
 TEST_CASE("damaged lines of skipped.jsonl are dropped") {
   const TempFolder dir;
   const std::string file = dir / "s.jsonl";

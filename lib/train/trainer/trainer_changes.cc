@@ -5,6 +5,7 @@
 
 #include "lib/ckpt/file_writer.h"
 #include "lib/report/metric_file.h"
+#include "lib/report/skipped_examples.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/util/file.h"
 
@@ -44,10 +45,13 @@ void Trainer::undo_dropped_changes() const {
     other_row |= step == first_step_ && measured_otherwise;
   }
   // Such a start may have finished the row of the checkpoint's step with evaluators that measure
-  // something else. If the checkpoint names evaluators to run, finish_interrupted_row() can write
-  // the row again.
-  if (other_row && first_step_ > 0 && interrupted_evals_ && !interrupted_evals_->empty())
-    restore_rows(workdir_->metrics(), first_step_ - 1);
+  // something else, and have listed broken examples of other data. If the checkpoint names
+  // evaluators to run, finish_interrupted_row() runs them again.
+  if (!other_row || first_step_ == 0 || !interrupted_evals_ || interrupted_evals_->empty()) return;
+  restore_rows(workdir_->metrics(), first_step_ - 1);
+  std::set<std::string> again;
+  for (const std::string& name : *interrupted_evals_) again.insert("evals." + name);
+  remove_skipped(workdir_->skipped(), first_step_, again);
 }
 
 // Makes the config before the changes at `step` config.yaml again, unless other changes at the same
