@@ -165,11 +165,13 @@ class TrainStep {
   void swap_ema();
   at::Tensor digest_on_device() const;
   void read_back(const at::Tensor& all, bool measure);
-  void record_non_finite(std::span<const double> values);
+
+  // Values that are not finite (step_non_finite.cc).
+  bool skip(const StepResult& result, const Views& buffers, bool measure);
   void look_before_update(const StepResult& result);
   std::string describe_bad(double loss, double squares) const;
-  bool skip(const StepResult& result, const Views& buffers, bool measure);
   std::string bad_gradients(const char* what = "gradients") const;
+  void record_non_finite(std::span<const double> values);
 
   // The state (step_state.cc).
   std::vector<StatePart> state_parts(HostCopies* copies = nullptr) const;
