@@ -9,10 +9,10 @@
 // due and ends its row of metrics. The order is that of big_vision's train.py.
 //
 // trainer_start.cc restores the state, trainer_changes.cc keeps the history of the config,
-// trainer.cc holds the loop, trainer_save.cc saves checkpoints, trainer_selection.cc finds the best
-// step, trainer_rollback.cc returns to a checkpoint, trainer_post_mortem.cc keeps what is known of
-// a bad step, trainer_replicas.cc checks that all ranks hold the same state, trainer_end.cc stops
-// the run and lists what it has left out.
+// trainer.cc holds the loop, trainer_evaluation.cc runs evaluators, trainer_save.cc saves
+// checkpoints, trainer_selection.cc finds the best step, trainer_rollback.cc returns to a
+// checkpoint, trainer_post_mortem.cc keeps what is known of a bad step, trainer_replicas.cc checks
+// that all ranks hold the same state, trainer_end.cc stops the run and lists what it has left out.
 #pragma once
 
 #include <array>
@@ -154,9 +154,6 @@ class Trainer {
   void note_changes();
 
   // The loop (trainer.cc).
-  void initial_row();
-  void finish_interrupted_row();
-  std::set<std::string> evals_in_interrupted_row();
   Exit loop();
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
@@ -165,11 +162,16 @@ class Trainer {
   void require_room();
   nlohmann::json checkpoint_meta(int64_t step) const;
   void save(int64_t step, Save kind);
-  void run_due_evals(int64_t step);
-  void evaluate(EvalJob& job, int64_t step);
   Pace::Reading reading(int64_t step) const;
   // `evaluator` is the one that runs; empty: none.
   void show_progress(int64_t step, const std::string& evaluator = "");
+
+  // Evaluations (trainer_evaluation.cc).
+  void initial_row();
+  void finish_interrupted_row();
+  std::set<std::string> evals_in_interrupted_row();
+  void run_due_evals(int64_t step);
+  void evaluate(EvalJob& job, int64_t step);
 
   // The best step and the early end (trainer_selection.cc).
   void open_selection();
