@@ -1,48 +1,24 @@
 #include "lib/distributed/group.h"
 
 #include <ATen/core/ivalue.h>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <csignal>
-#include <cstring>
-#include <functional>
 #include <thread>
 
 #include "lib/device/cuda.h"
 #include "lib/distributed/address.h"
+#include "lib/distributed/group_impl.h"
 #include "lib/distributed/nccl_environment.h"
 #include "lib/distributed/nccl_impl.h"
 #include "lib/distributed/open_files.h"
 #include "lib/distributed/start_token.h"
 #include "lib/distributed/store_impl.h"
-#include "lib/distributed/watch/watch.h"
 #include "lib/report/trace.h"
 
 namespace bv {
 namespace {
 
-using WorkPointer = c10::intrusive_ptr<c10d::Work>;
-
-// c10d's own time-outs would abort a collective that waits for a rank in a long phase. Watch
-// decides instead when a collective has failed, so c10d gets a time-out of 30 days.
-constexpr auto kNoTimeout = std::chrono::hours(24 * 30);
 constexpr double kShutdownWait = 1;  // seconds to wait for other ranks while the group shuts down
-
-template <class Options>
-Options without_timeout() {
-  Options options;
-  options.timeout = kNoTimeout;
-  return options;
-}
-
-// Returns the number of children of `rank` in the binomial tree of Gloo's broadcast from `root`.
-int tree_children(int rank, int root, int size) {
-  const int position = (rank - root + size) % size;
-  int children = 0;
-  for (int step = 1; step < size; step *= 2)
-    if (position < step && position + step < size) ++children;
-  return children;
-}
 
 // Adds this rank to `key` and waits at most `limit` seconds until all ranks have done so.
 void arrive_and_wait(Store& store, const std::string& key, int size, double limit = kShutdownWait) {
@@ -65,55 +41,12 @@ void trace_end(c10d::Work& work, const char* what, int64_t begun) {
   });
 }
 
-void check_flat(const at::Tensor& tensor, const char* what) {
-  check(tensor.defined() && tensor.is_contiguous(), "{}: a collective needs a contiguous tensor",
-        what);
-}
-
-}  // namespace
-
-struct Group::Impl {
-  RankLayout layout;
-  GroupOptions options;
-  std::unique_ptr<StoreServer> server;
-  std::unique_ptr<Watch> watch;
-  std::unique_ptr<Store> store;
-  c10::intrusive_ptr<c10d::Backend> cpu, cuda;  // Gloo; NCCL if ranks have CUDA devices, or null
-  int64_t collectives = 0;
-  double bytes = 0;
-
-  c10d::Backend& of(const at::Tensor& tensor) {
-    check(tensor.is_cpu() || cuda, "a collective of tensors on {}", tensor.device().str());
-    return tensor.is_cpu() ? *cpu : *cuda;
-  }
-
-  void close() {
-    if (cuda) cuda->shutdown();
-    cuda.reset();
-    cpu.reset();
-  }
-  // Starts a collective, counts it, and reports it to `watch`. `finish` runs on the waiting thread.
-  // `by_all`: whether the collective's end proves that all ranks have joined it.
-  Pending begin(const char* what, double bytes_sent, const std::function<WorkPointer()>& start,
-                std::function<void()> finish = {}, bool by_all = true);
-};
-
-namespace {
-
 // The group of this process, from join() to finish(). Never destroyed: a process that exits without
 // finish() must not wait for its threads.
 std::shared_ptr<Group::Impl>& live_group() {
   static auto* group = new std::shared_ptr<Group::Impl>;
   return *group;
 }
-
-}  // namespace
-
-namespace {
-
-// Whether the end of wait() proves that all ranks have joined the collective: on CUDA only the
-// stream waits.
-bool proves_all(const at::Tensor& tensor) { return tensor.is_cpu(); }
 
 }  // namespace
 
@@ -239,138 +172,6 @@ std::shared_ptr<Group> Group::join(const RankLayout& layout, const GroupOptions&
   }
   impl->watch->await_end(number);
   return std::shared_ptr<Group>(new Group(layout.rank, layout.size, std::move(impl)));
-}
-
-Group::Pending Group::all_reduce_sum(at::Tensor tensor, const char* what) {
-  if (!communicates(what)) return {};
-  check_flat(tensor, what);
-  const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
-  return impl_->begin(
-      what, sent,
-      [&] {
-        std::vector<at::Tensor> tensors{tensor};
-        return impl_->of(tensor).allreduce(tensors, without_timeout<c10d::AllreduceOptions>());
-      },
-      {}, proves_all(tensor));
-}
-
-Group::Pending Group::reduce_scatter_sum(at::Tensor output, at::Tensor input, const char* what) {
-  check_flat(output, what);
-  check_flat(input, what);
-  check(input.numel() == output.numel() * size_, "{}: {} elements for {} parts of {}", what,
-        input.numel(), size_, output.numel());
-  if (!communicates(what)) {
-    output.view(-1).copy_(input.view(-1));
-    return {};
-  }
-  if (!input.is_cpu()) {
-    const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
-    return impl_->begin(
-        what, sent,
-        [&] {
-          at::Tensor to = output.view(-1), from = input.view(-1);
-          return impl_->of(input)._reduce_scatter_base(
-              to, from, without_timeout<c10d::ReduceScatterOptions>());
-        },
-        {}, proves_all(input));
-  }
-  // (size, part): row r is the contribution of rank r to this rank's part.
-  const at::Tensor rows = at::empty({size_, output.numel()}, output.options());
-  const double sent = static_cast<double>(size_ - 1) * static_cast<double>(output.nbytes());
-  return impl_->begin(
-      what, sent,
-      [&] {
-        at::Tensor to = rows.view(-1), from = input.view(-1);
-        std::vector<int64_t> equal;
-        return impl_->cpu->alltoall_base(to, from, equal, equal,
-                                         without_timeout<c10d::AllToAllOptions>());
-      },
-      [rows, output, input] {
-        const at::Tensor sum = output.view(-1);
-        sum.copy_(rows[0]);
-        for (int64_t r = 1; r < rows.size(0); ++r) sum.add_(rows[r]);
-      });
-}
-
-Group::Pending Group::all_gather(at::Tensor output, at::Tensor input, const char* what) {
-  check_flat(output, what);
-  check_flat(input, what);
-  check(output.numel() == input.numel() * size_, "{}: {} elements for {} parts of {}", what,
-        output.numel(), size_, input.numel());
-  if (!communicates(what)) {
-    if (output.data_ptr() != input.data_ptr()) output.view(-1).copy_(input.view(-1));
-    return {};
-  }
-  const double sent = static_cast<double>(size_ - 1) * static_cast<double>(input.nbytes());
-  return impl_->begin(
-      what, sent,
-      [&] {
-        at::Tensor to = output.view(-1), from = input.view(-1);
-        return impl_->of(output)._allgather_base(to, from,
-                                                 without_timeout<c10d::AllgatherOptions>());
-      },
-      {}, proves_all(output));
-}
-
-void Group::broadcast(at::Tensor tensor, int root, const char* what) {
-  if (!communicates(what)) return;
-  check_flat(tensor, what);
-  const double sent = tree_children(rank_, root, size_) * static_cast<double>(tensor.nbytes());
-  impl_
-      ->begin(
-          what, sent,
-          [&] {
-            auto broadcast = without_timeout<c10d::BroadcastOptions>();
-            broadcast.rootRank = root;
-            std::vector<at::Tensor> tensors{tensor};
-            return impl_->of(tensor).broadcast(tensors, broadcast);
-          },
-          {}, /*by_all=*/false)
-      .wait();
-}
-
-std::vector<int64_t> Group::all_max(std::span<const int64_t> values, const char* what) {
-  std::vector<int64_t> largest(values.begin(), values.end());
-  if (!communicates(what) || largest.empty()) return largest;
-  const at::Tensor tensor =
-      at::from_blob(largest.data(), {static_cast<int64_t>(largest.size())}, at::kLong);
-  const double sent = 2.0 * (size_ - 1) / size_ * static_cast<double>(tensor.nbytes());
-  impl_
-      ->begin(what, sent,
-              [&] {
-                auto reduce = without_timeout<c10d::AllreduceOptions>();
-                reduce.reduceOp = c10d::ReduceOp::MAX;
-                std::vector<at::Tensor> tensors{tensor};
-                return impl_->cpu->allreduce(tensors, reduce);
-              })
-      .wait();
-  return largest;
-}
-
-std::vector<std::string> Group::gather_text(const std::string& text, const char* what) {
-  if (!communicates(what)) return {text};
-  const int64_t length[] = {std::ssize(text)};
-  const int64_t longest = all_max(length, what)[0];
-  // Length, then the string, padded to the longest.
-  const int64_t width = longest + 8;
-  at::Tensor mine = at::zeros({width}, at::kByte), all = at::empty({size_ * width}, at::kByte);
-  std::memcpy(mine.mutable_data_ptr(), length, 8);
-  std::memcpy(mine.mutable_data_ptr<uint8_t>() + 8, text.data(), text.size());
-  all_gather(all, mine, what).wait();
-  std::vector<std::string> texts;
-  for (int r = 0; r < size_; ++r) {
-    const uint8_t* at = all.const_data_ptr<uint8_t>() + r * width;
-    int64_t size = 0;
-    std::memcpy(&size, at, 8);
-    check(size >= 0 && size <= longest, "{}: rank {} sent {} bytes", what, r, size);
-    texts.emplace_back(reinterpret_cast<const char*>(at) + 8, static_cast<size_t>(size));
-  }
-  return texts;
-}
-
-void Group::barrier(const char* what) {
-  const int64_t nothing[] = {0};
-  all_max(nothing, what);
 }
 
 void Group::note_step(int64_t step) {
