@@ -22,6 +22,7 @@
 #include "lib/input/sources/common/label_order.h"
 #include "lib/input/sources/common/shard_files.h"
 #include "lib/input/sources/common/webdataset/webdataset_index.h"
+#include "lib/input/sources/common/webdataset/webdataset_scanner.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
 #include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
