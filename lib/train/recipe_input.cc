@@ -283,8 +283,12 @@ void Recipe::make_sampler_of(InputPart& part) {
   part.training.sampler = make_sampler(part.sample, *part.training.data, part.keys,
                                        {loader.threads, loader.error_budget, loader.section});
   const bool weighed = config.is_map("task_kw") && config.section("task_kw").has("class_weights");
-  if (weighed && part.sample.kind != SampleRule::Kind::weights)
-    part.keys.warn("sample", "balances the classes, and so does task_kw.class_weights");
+  if (!weighed) return;
+  part.keys.warn("sample",
+                 part.sample.kind == SampleRule::Kind::weights
+                     ? "draws examples by weight, and task_kw.class_weights weights their "
+                       "classes: if both balance the classes, rare ones count too much"
+                     : "balances the classes, and so does task_kw.class_weights");
 }
 
 void Recipe::make_data(const std::vector<std::string>& keep_only) {

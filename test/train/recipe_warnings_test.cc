@@ -70,6 +70,27 @@ TEST_CASE("a pattern of sharding_strategy that matches nothing gives a warning")
             "names begin with params/ or opt/, as params/Dense_0/kernel"});
 }
 
+TEST_CASE("a run that samples and weights the classes gives a warning") {
+  const TempFolder dir;
+  const at::Tensor image = at::linspace(0, 255, 768).to(at::kByte).view({4, 8, 8, 3});
+  write_npz(dir / "t.npz",
+            {{"image", image}, {"label", at::arange(4).remainder(2)}, {"w", at::ones({4})}});
+  const auto lines = [&](const std::string& sample, const std::string& task_kw) {
+    const std::string data = "{name: npz, fname: " + dir / "t.npz" + "}\n  sample: " + sample;
+    return warnings_of(config_of(data, "value_range(-1, 1)") + "task_kw: {" + task_kw + "}\n");
+  };
+  const std::string weights = "class_weights: balanced", start = "x.yaml:7:11: warning: input.";
+  CHECK(lines("{weights: w}", weights) ==
+        Lines{start +
+              "sample: draws examples by weight, and task_kw.class_weights weights their classes: "
+              "if both balance the classes, rare ones count too much"});
+  CHECK(lines("balanced", weights) ==
+        Lines{start + "sample: balances the classes, and so does task_kw.class_weights"});
+  CHECK(lines("{weights: w}", "") == Lines{});
+  CHECK(lines("balanced", "") == Lines{});
+  CHECK(lines("uniform", weights) == Lines{});
+}
+
 TEST_CASE("images that are only darker than those of the training give no warning") {
   const TempFolder dir;
   for (const char* name : {"a", "b"}) {
