@@ -22,6 +22,10 @@ struct Restored {
   bool keep = false;  // Manifest::keep
 };
 
+// Returns the config of the run that has written the checkpoint, as JSON. Throws
+// Error(Exit::usage) if the checkpoint has none.
+std::string run_config(const Restored& checkpoint);
+
 // How sharded tensors are returned: assembled in memory, in Restored::tensors, or as the pieces
 // that the files hold, in Restored::pieced.
 enum class ShardedAs { whole, pieces };

@@ -31,8 +31,7 @@ void open_checkpoint(const PredictFrom& from, PredictModel& model) {
   model.origin = model.checkpoint->folder;
   const nlohmann::json& meta = model.checkpoint->meta;
   const std::string name = model.origin + "/" + kManifestName;
-  if (!meta.contains("config")) throw Error(Exit::usage, name, "has no config of a run");
-  const auto config = meta.at("config").get<std::string>();
+  const std::string config = run_config(*model.checkpoint);
   model.trained = parse_config_json(config, name);
   if (from.config.empty()) model.config = parse_config_json(config, name, from.overrides);
   if (meta.contains("class_names"))

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "lib/ckpt/restored.h"
 #include "lib/device/compute_threads.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/model/init.h"
@@ -15,7 +16,6 @@
 #include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
-#include "lib/train/start.h"
 #include "lib/util/pattern.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"

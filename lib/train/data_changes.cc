@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "lib/config/load_config.h"
-#include "lib/train/start.h"
 #include "lib/util/json_text.h"
 #include "lib/util/text.h"
 

@@ -114,13 +114,6 @@ std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* wor
                                               : std::nullopt;
 }
 
-std::string run_config(const Restored& checkpoint) {
-  if (!checkpoint.meta.contains("config")) {
-    throw Error(Exit::usage, checkpoint.folder + "/" + kManifestName, "has no config of a run");
-  }
-  return checkpoint.meta.at("config").get<std::string>();
-}
-
 ClassNames classes_of(const std::optional<Restored>& checkpoint) {
   if (!checkpoint || !checkpoint->meta.contains("class_names")) return {};
   return {checkpoint->meta.at("class_names").get<std::vector<std::string>>(),

@@ -26,10 +26,6 @@ std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* wor
 // checkpoint or it does not hold them.
 ClassNames classes_of(const std::optional<Restored>& checkpoint);
 
-// Returns the config of the run that has written the checkpoint, as JSON. Throws
-// Error(Exit::usage) if the checkpoint has none.
-std::string run_config(const Restored& checkpoint);
-
 // How the config of a run differs from that of the checkpoint that it continues.
 struct ConfigChanges {
   std::vector<ConfigChange> harmless, changing;  // `changing` keys change the training
