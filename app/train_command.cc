@@ -53,7 +53,8 @@ c10::Device planned_device(const Arguments& arguments) {
 
 // Throws Error(Exit::usage) unless all ranks read the same config and data: they would otherwise
 // train different models together. Warns if their devices differ.
-void check_ranks(Group& group, const Recipe& recipe, bool writes) {
+// `data` is data_summary(recipe).
+void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data, bool writes) {
   check_agreement(group, {{"version", BV_VERSION},
                           {"--workdir", writes ? "a folder" : "none"},
                           {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
@@ -62,7 +63,7 @@ void check_ranks(Group& group, const Recipe& recipe, bool writes) {
                           {"precision", recipe.precision_choice.name()},
                           // BVTRAIN_BYTE_IMAGES may differ.
                           {"images", recipe.image_normalization ? "bytes" : "float32"}});
-  check_same_data(group, recipe);
+  check_same_data(group, data);
   for (const std::string& text : disagreements(group, device_name(recipe.device))) {
     if (group.rank() > 0) continue;
     log::warn(
@@ -84,9 +85,9 @@ ClassNames agreed_classes(Group& group, const ClassNames& mine) {
 // Returns whether a run that stopped early may continue because its config has changed. Its last
 // launch may have saved nothing, so the config of the checkpoint may be older than that launch.
 bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint,
-               const Recipe& recipe) {
+               const Recipe& recipe, const nlohmann::json& data) {
   if (last_config_hash(workdir) == config_hash(recipe.config.json())) return false;
-  return checkpoint && changes_end(changes_since(*checkpoint, recipe));
+  return checkpoint && changes_end(changes_since(*checkpoint, recipe, data));
 }
 
 // Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so that it
@@ -104,7 +105,7 @@ void tell_if_stopped(const Group& group, const Work& work) {
 // Rank 0 claims the workdir. Returns on every rank whether the run there has already finished. Rank
 // 0 first reads the weights that the run starts from, which may take long.
 bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
-           const Recipe& recipe, Group& group, bool restarted) {
+           const Recipe& recipe, const nlohmann::json& data, Group& group, bool restarted) {
   int64_t finished = 0;
   if (group.rank() == 0) {
     check_outside_data(recipe.config, workdir);
@@ -114,7 +115,8 @@ bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& ch
     const std::optional<Workdir::Done> done = finished_at(workdir);
     const bool at_end = done && done->step >= recipe.length.total_steps;
     // A run that stopped early continues if the config now asks for that.
-    const bool early = done && !done->early.empty() && !may_go_on(workdir, checkpoint, recipe);
+    const bool early =
+        done && !done->early.empty() && !may_go_on(workdir, checkpoint, recipe, data);
     finished = at_end || early;
     if (finished == 0) check_best(recipe.selection, workdir);
     if (finished == 0) require_checkpoints(workdir);
@@ -167,19 +169,21 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
     for (const std::string& line : warnings(config)) log::warn("{}", line);
     log_grad_accumulation(recipe);
   }
-  check_ranks(group, recipe, writes);
+  nlohmann::json data;
+  if (writes || group.size() > 1) data = data_summary(recipe);
+  check_ranks(group, recipe, data, writes);
   recipe.data->open_cache(group);
   start.emplace(group, "start");
-  TrainerOptions options = {arguments.argv,           BV_VERSION,
-                            build_commit(),           arguments.cleanup,
-                            arguments.accept_changes, arguments.synthetic};
+  TrainerOptions options = {
+      arguments.argv,      BV_VERSION, build_commit(), arguments.cleanup, arguments.accept_changes,
+      arguments.synthetic, data};
   options.before_first_step = [&start] { start.reset(); };
   std::optional<Trainer> trainer;
   while (true) {
     trainer.emplace(recipe, writes ? &workdir : nullptr, options, group);
     try {
       const bool first = !options.before;
-      if (first && writes && claim(workdir, *trainer, checkpoint, recipe, group, restarted))
+      if (first && writes && claim(workdir, *trainer, checkpoint, recipe, data, group, restarted))
         return Exit::ok;
       if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
       return trainer->run();

@@ -135,11 +135,10 @@ std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summari
   return problems;
 }
 
-void check_same_data(Group& group, const Recipe& recipe) {
+void check_same_data(Group& group, const nlohmann::json& summary) {
   if (group.size() == 1) return;
   std::vector<nlohmann::json> summaries;
-  for (const std::string& text :
-       group.gather_text(json_text(data_summary(recipe)), "data of ranks"))
+  for (const std::string& text : group.gather_text(json_text(summary), "data of ranks"))
     summaries.push_back(nlohmann::json::parse(text));
   std::vector<Error> problems = data_disagreements(summaries);
   if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems));

@@ -142,15 +142,16 @@ bool leaves_training(const std::string& key, const Recipe& recipe) {
 
 }  // namespace
 
-ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
+ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
+                            const nlohmann::json& data) {
   ConfigChanges changes;
   const auto text = checkpoint.meta.value("config", std::string("{}"));
   const Config before = parse_config_json(text, checkpoint.folder);
   if (before.keys().empty()) return changes;  // a checkpoint of another program
-  std::vector<ConfigChange> data;
+  std::vector<ConfigChange> other_data;
   const bool knows_data = checkpoint.meta.contains("data");  // not in older checkpoints
-  if (knows_data) data = data_changes(checkpoint.meta.at("data"), data_summary(recipe));
-  const bool same_data = knows_data && data.empty();
+  if (knows_data) other_data = data_changes(checkpoint.meta.at("data"), data);
+  const bool same_data = knows_data && other_data.empty();
   std::vector<Pattern> harmless;
   if (same_data) harmless.emplace_back(std::string(kDataPaths));
   // Adding or removing a whole evaluator does not affect training either.
@@ -170,7 +171,7 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe) {
   // `auto` may resolve to another precision on this machine.
   if (!named && precision != recipe.precision_choice.name())
     all.push_back({"precision", precision, recipe.precision_choice.name()});
-  all.insert(all.end(), data.begin(), data.end());
+  all.insert(all.end(), other_data.begin(), other_data.end());
   for (ConfigChange& change : all) {
     const bool accepted =
         leaves_training(change.key, recipe) ||
@@ -251,7 +252,7 @@ std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accep
     check_outside_data(shapes.config, *workdir);
     check_best(shapes.selection, *workdir);
     if (const auto found = Checkpointer::latest(*workdir, {.resumes = true})) {
-      const ConfigChanges changes = changes_since(*found, shapes);
+      const ConfigChanges changes = changes_since(*found, shapes, data_summary(shapes));
       changes.report();
       changes.require(accept_changes, workdir->dir(), /*finished=*/false);
       return check_checkpoint(shapes, *found);

@@ -46,8 +46,10 @@ struct ConfigChanges {
 // Returns whether `early_stop` or the length of the run has changed, so that a run that stopped
 // early may continue.
 bool changes_end(const ConfigChanges& changes);
-// Compares the recipe's config and data with the metadata of its checkpoint.
-ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe);
+// Compares the recipe's config and data with the metadata of its checkpoint. `data` is
+// data_summary(recipe).
+ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
+                            const nlohmann::json& data);
 
 // Throws Error(Exit::usage) if ckpt/best of the workdir is one that the run must not replace: it is
 // the best by another metric, or the run would start from the beginning.

@@ -20,7 +20,7 @@ ConfigChanges changes_between(const std::string& before, const std::string& now)
   checkpoint.folder = "ckpt/step-5";
   checkpoint.meta = {{"config", parse_config(before, "before.yaml").json()}};
   const Config config = parse_config(now, "now.yaml");
-  return changes_since(checkpoint, Recipe(config, /*synthetic=*/false, /*meta=*/true));
+  return changes_since(checkpoint, Recipe(config, /*synthetic=*/false, /*meta=*/true), {});
 }
 
 // Returns the evaluators whose earlier values do not count.
@@ -46,6 +46,25 @@ TEST_CASE("start: an evaluator that is added measures anew, and changes no train
   CHECK(measured_anew(test, digits_evaluator("test", {"log_steps: 3"})).empty());
   CHECK(measured_anew(test, digits_evaluator("test", {"log_steps: 2"}, "train")) == Names{"test"});
   CHECK(changes_between(with_evaluators(test), with_evaluators(as_test)).changing.empty());
+}
+
+// Hashing the data of a large run takes seconds, so each start does it once.
+TEST_CASE("start: the data are compared by the given summary, and not read again") {
+  const Config config = parse_config(digits_config("lr: 0.05\n"), "c.yaml");
+  const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
+  const nlohmann::json made_up = {{"input", "1a"},
+                                  {"examples", 7},
+                                  {"evals", nlohmann::json::object()},
+                                  {"labels", nlohmann::json::object()},
+                                  {"content", {{"input", "3c"}}}};
+  Restored checkpoint;
+  checkpoint.folder = "ckpt/step-5";
+  checkpoint.meta = {{"config", config.json()}, {"data", made_up}};
+  CHECK(changes_since(checkpoint, recipe, made_up).none());
+  nlohmann::json fewer = made_up;
+  fewer.merge_patch({{"input", "9f"}, {"examples", 6}});
+  CHECK(changes_since(checkpoint, recipe, fewer).lines() ==
+        Names{"input.data: 7 examples -> 6 examples"});
 }
 
 }  // namespace bv::test

@@ -9,7 +9,6 @@
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
 #include "lib/report/trace.h"
-#include "lib/train/data_changes.h"
 #include "lib/train/start.h"
 #include "lib/train/trainer/batch_pictures.h"
 #include "lib/util/crash_point.h"
@@ -75,7 +74,6 @@ Exit Trainer::run() {
   const SpinThrottle throttle(recipe_.compute_threads);
   begun_ = true;
   done_step_ = first_step_;
-  if (writes_checkpoints()) data_summary_ = data_summary(recipe_);
   if (workdir_ && is_rank0()) {
     crash_point("start.files");
     workdir_->remove_end();

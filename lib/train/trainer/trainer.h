@@ -53,6 +53,9 @@ struct TrainerOptions {
   bool cleanup = false;         // remove the workdir after the last step
   bool accept_changes = false;  // continue a checkpoint although the config has changed
   bool synthetic = false;       // all data are generated
+  // data_summary() of the recipe; only needed with a workdir. A save reads nothing of the data,
+  // which may have been moved.
+  nlohmann::json data_summary = {};
   // If set, run() calls it right before the loop of steps: the start has ended.
   std::function<void()> before_first_step = {};
   // Set if other trainers of this process have returned to a checkpoint.
@@ -246,8 +249,6 @@ class Trainer {
   // evaluators that were still to run. Older checkpoints do not name the evaluators.
   Row interrupted_row_;
   std::optional<std::set<std::string>> interrupted_evals_;
-  // Computed at the start: a save reads nothing of the data, which may have been moved.
-  nlohmann::json data_summary_;
   // Weights from a file for sharded parameters. Rank 0 holds them until it has broadcast them.
   NamedTensors sharded_weights_;
 

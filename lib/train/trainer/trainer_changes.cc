@@ -13,7 +13,7 @@ namespace bv {
 
 void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool finished) {
   if (!checkpoint || !workdir_) return;
-  changes_ = changes_since(*checkpoint, recipe_);
+  changes_ = changes_since(*checkpoint, recipe_, options_.data_summary);
   changes_.report();
   changes_.require(options_.accept_changes, workdir_->dir(), finished);
 }
@@ -22,7 +22,7 @@ void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool fini
 // checkpoint of check_changes() may be damaged, and `nan: rollback` may have returned to another
 // one.
 void Trainer::take_changes(const Restored& from) {
-  changes_ = changes_since(from, recipe_);
+  changes_ = changes_since(from, recipe_, options_.data_summary);
   nlohmann::json& all = earlier_.config_changes;
   const auto saved = from.meta.value("config_changes", all.size());  // not in older checkpoints
   while (all.size() > saved) {

@@ -69,7 +69,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       {"device", device_name(recipe_.device)},
       {"position", position_after(step)},
       {"examples_left_out", left_out_},
-      {"data", data_summary_},
+      {"data", options_.data_summary},
       {"synthetic", options_.synthetic},
       {"class_names", recipe_.data->class_names()},
       {"image", {recipe_.env().height, recipe_.env().width, recipe_.env().channels}},
