@@ -1,5 +1,6 @@
 // Every optimizer gives the same results under every sharding strategy as under `replicate`. Four
 // real processes train small models; each is this program again, as a worker.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <set>
@@ -225,6 +226,24 @@ void check_digests(Group& group) {
   }
 }
 
+// The running statistics of batch norm are equal on all ranks, and the digest shows if they are not
+// any more.
+void check_buffers(Group& group) {
+  const auto equal = [&](const Run& run) {
+    const int64_t digest = run.step->digest();
+    const std::vector<int64_t> most = group.all_max(std::array{digest, ~digest}, "digest");
+    return most[0] == ~most[1];
+  };
+  for (const std::string strategy : {"replicate", "zero2"}) {
+    Run run(cases().back(), strategy, group, /*steps=*/0);
+    for (const int64_t step : {1, 2}) run.step->run(step, batch_of(step, group.rank()), false);
+    CHECK(equal(run));
+    for (const auto& [name, buffer] : named_buffers(*run.model))
+      if (group.rank() == 1 && name == "prep/norm/var") buffer.view(at::kInt)[0].bitwise_xor_(1);
+    CHECK_FALSE(equal(run));
+  }
+}
+
 }  // namespace
 
 // One rank. The test below runs it in separate processes.
@@ -234,6 +253,7 @@ TEST_CASE("sharding worker", "[.]") {
   REQUIRE(group->size() == kRanks);
   check_weights_go_out(*group);
   check_digests(*group);
+  check_buffers(*group);
   for (const Case& c : cases()) {
     Run whole(c, "replicate", *group);
     CHECK_FALSE(whole.step->sharded());

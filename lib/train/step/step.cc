@@ -269,6 +269,11 @@ at::Tensor TrainStep::digest_on_device() const {
   for (const at::Tensor& range : params_.replicated_data()) add(range);
   for (const auto& [name, tensor] : config_.optimizer->other_state())
     sum.add_(tensor.view(at::kInt).sum());  // float32 of any number and strides
+  // Buffers are never sharded. They may be of any type.
+  for (const Views* buffers : {&buffers_, &ema_buffers_}) {
+    for (const auto& [name, buffer] : *buffers)
+      sum.add_(buffer.to(at::kDouble).view(at::kLong).sum());
+  }
   if (units_) return sum;
   for (const Optimizer::Slot& slot : config_.optimizer->slots()) add(slot.flat);
   if (config_.ema_decay) add(ema_);

@@ -81,9 +81,10 @@ class TrainStep {
   const std::string& skipped() const { return skipped_; }
 
   // Returns the sum of the state that every rank holds as a whole, with the bits read as integers:
-  // the parameters, Optimizer::other_state() and, if nothing is sharded, the optimizer's slots and
-  // the averages. It differs on ranks whose states differ, except by an unlikely accident. Waits
-  // for the device unless the last step was measured while compares_states().
+  // the parameters, Optimizer::other_state(), the buffers with their averages and, if nothing is
+  // sharded, the optimizer's slots and the averages of the parameters. It differs on ranks whose
+  // states differ, except by an unlikely accident. Waits for the device unless the last step was
+  // measured while compares_states().
   int64_t digest() const;
   // Whether measured steps compute digest(), so that the ranks can compare their states: true for
   // several ranks, until stop_comparing().
