@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/launch/launcher.h"
 #include "lib/util/file.h"
@@ -29,6 +30,16 @@ int64_t common_batch_size(const Config& config) {
   for (const auto& [name, evaluator] : config.section("evals").items())
     common = std::gcd(common, evaluator.get<int64_t>("batch_size", usual));
   return common;
+}
+
+// Returns LaunchOptions::find_loss for a run with this workdir. A run writes run.json there before
+// its first step. Call it before the run starts.
+std::function<std::string(bool)> loss_of(const std::string& dir) {
+  const std::string run_json = Workdir(dir).run_json();
+  return [dir, run_json, begun = file_exists(run_json)](bool trained) {
+    const bool gone = (begun || trained) && !file_exists(run_json);
+    return gone ? dir + ": " + kWorkdirGone : "";
+  };
 }
 
 }  // namespace
@@ -64,6 +75,7 @@ Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLa
     parse_elastic(arguments.elastic, options);
     options.batch_size = common_batch_size(config);
   }
+  if (!arguments.workdir.empty()) options.find_loss = loss_of(arguments.workdir);
   const Timeouts timeouts = group_options(environment_map()).timeouts;
   options.startup_timeout = timeouts.startup;
   // Longer than a rank takes to detect another rank's failure.

@@ -215,6 +215,38 @@ TEST_CASE("--max-restarts starts the group again after a failure, with fewer ran
   CHECK_THAT(fewer.err, Catch::Contains("starting again, 1 of 3, with 1 rank here"));
 }
 
+TEST_CASE("the group does not start again after a step if the run's files are gone") {
+  const auto start = [](const char* fault) {
+    return launched({{"DIST_RANKS", "2"},
+                     {"DIST_STEPS", "100"},
+                     {"DIST_FAULT", fault},
+                     {"DIST_RESTARTS", "1"},
+                     {"DIST_LOSS", "out/x: the workdir is gone"}});
+  };
+  Worker late = start("kill:1:50"), early = start("kill:1:0");
+  const Finished lost = late.wait(), again = early.wait();
+  INFO(lost.err << again.err);
+  CHECK(lost.code == 137);
+  CHECK(count(lost.err, "warning: not starting again: out/x: the workdir is gone\n") == 1);
+  CHECK(count(lost.err, "starting again, 1 of 1") == 0);
+  CHECK(again.code == 0);  // nothing was lost before the first step
+  CHECK(count(again.err, "starting again, 1 of 1") == 1);
+
+  Variables variables = {{"DIST_RANKS", "1"},
+                         {"DIST_STEPS", "100"},
+                         {"DIST_FAULT", "kill:1:50"},
+                         {"DIST_RESTARTS", "1"},
+                         {"DIST_LOSS", "out/x: the workdir is gone"}};
+  const Hosts nodes(variables);
+  Worker second = nodes.start("1"), first = nodes.start("0");
+  const Finished one = first.wait(), two = second.wait();
+  INFO(one.err << two.err);
+  CHECK(one.code == 7);
+  CHECK(two.code == 137);
+  CHECK(count(one.err, "not starting again: out/x: the workdir is gone\n") == 1);
+  CHECK(count(one.err + two.err, "starting again, 1 of 1") == 0);
+}
+
 TEST_CASE("an elastic restart leaves out the slot that failed, not one whose rank ended slowly") {
   Worker launcher = launched({{"DIST_RANKS", "3"},
                               {"DIST_STEPS", "1000000 20"},

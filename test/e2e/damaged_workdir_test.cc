@@ -109,8 +109,11 @@ TEST_CASE("a run whose checkpoints are gone does not silently start again") {
 }
 
 TEST_CASE("a run whose workdir is moved away ends, and leaves nothing where it was") {
+  const bool restarts = GENERATE(false, true);
   const Fixture f;
-  Child child(f.args({"--set", "total_steps=10000000"}), {{"BVTRAIN_RETRY_AFTER", "0"}});
+  std::vector<std::string> flags = {"--set", "total_steps=10000000"};
+  if (restarts) flags.insert(flags.end(), {"--devices", "cpu:2", "--max-restarts", "1"});
+  Child child(f.args(flags), {{"BVTRAIN_RETRY_AFTER", "0"}});
   REQUIRE(wait_for_file(f.workdir + "/ckpt/LAST"));
   const std::string moved = f.dir / "moved";
   fs::rename(f.workdir, moved);
@@ -123,6 +126,8 @@ TEST_CASE("a run whose workdir is moved away ends, and leaves nothing where it w
                      ": error: the workdir is gone: it was moved, deleted or unmounted during the "
                      "run; put it back before you start the run again, which would otherwise "
                      "begin at step 0\n"));
+  CHECK(contains(ended.err, "not starting again: " + f.workdir + ": the workdir is gone: ") ==
+        restarts);
   CHECK(fs::is_empty(f.workdir));
   CHECK_FALSE(exists(moved + "/result.json"));
   CHECK(Checkpointer::load(moved).step > 0);

@@ -32,9 +32,7 @@ bool ClaimedFolder::is_there() const {
 
 void ClaimedFolder::require_there() const {
   if (!open_ || is_there()) return;
-  throw Error(Exit::storage, dir_,
-              "the workdir is gone: it was moved, deleted or unmounted during the run; put it back "
-              "before you start the run again, which would otherwise begin at step 0");
+  throw Error(Exit::storage, dir_, kWorkdirGone);
 }
 
 }  // namespace bv

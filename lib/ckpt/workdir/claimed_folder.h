@@ -11,6 +11,11 @@
 
 namespace bv {
 
+// What errors say after the name of a workdir that is no longer there.
+inline constexpr const char* kWorkdirGone =
+    "the workdir is gone: it was moved, deleted or unmounted during the run; put it back before "
+    "you start the run again, which would otherwise begin at step 0";
+
 // The folder of a workdir as the run has claimed it. A folder can be moved, deleted or unmounted
 // while its run goes on. A run that then created its path again would leave a new, empty workdir
 // there, and the next start would begin at step 0 without a word.

@@ -33,6 +33,7 @@ namespace {
 constexpr double kFailedRankGrace = 1;  // for a rank reported as failed to exit by itself
 constexpr double kStoreAnswers = 5;     // for the store to answer after a failure
 constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks give up after 20
+constexpr double kLossAnswers = 30;     // for LaunchOptions::find_loss, which may ask a file server
 // Between two checks for a failure report from the ranks: normally, and after a failure.
 constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
 
@@ -60,6 +61,7 @@ class Launcher {
   void reap(Store& store);
   void publish_failure(Store& store, RankProcess& process);
   void read_report(Store& store);
+  bool is_lost(Store& store, int code);
   void kill_reported();
   void kill_rest();
   void leave_stuck_ranks();
@@ -81,7 +83,8 @@ class Launcher {
   int code_ = 0;
   int failed_code_ = 0;  // of the generation before this one; 0: none, or it ended well here
   double failed_at_ = -1, failure_seen_at_ = -1;
-  int stop_code_ = 0;  // of the signal that this process has received; 0: none
+  int stop_code_ = 0;     // of the signal that this process has received; 0: none
+  bool trained_ = false;  // rank 0 has finished a step, in any generation
   sigset_t old_mask_{};
 };
 
@@ -238,6 +241,22 @@ void Launcher::read_report(Store& store) {
   for (RankProcess& process : ranks_) process.reported |= process.rank == failure->rank;
 }
 
+// Whether a restart after `code` would start the run from the beginning. Says so in one line.
+bool Launcher::is_lost(Store& store, int code) {
+  const bool restarts = generation_ < options_.max_restarts && may_restart(code);
+  if (layout_.node != 0 || !options_.find_loss || !restarts) return false;
+  {
+    const Deadline deadline(kStoreAnswers, "[distributed] the launcher's store does not answer");
+    const std::string key = heartbeat_key(0);
+    const auto last = store.has({key}) ? Heartbeat::parse(store.get(key)) : std::nullopt;
+    trained_ |= last && last->step >= 0;
+  }
+  const Deadline deadline(kLossAnswers, "[distributed] the file system of the workdir hangs");
+  const std::string loss = options_.find_loss(trained_);
+  if (!loss.empty()) log::warn("not starting again: {}", loss);
+  return !loss.empty();
+}
+
 // A rank that is stopped (SIGSTOP) does not exit by itself.
 void Launcher::kill_reported() {
   if (failure_seen_at_ < 0 || monotonic_seconds() - failure_seen_at_ < kFailedRankGrace) return;
@@ -378,7 +397,9 @@ int Launcher::run_generations() {
     if (interrupted()) return stopped_code();  // last check: later, the ranks would not be notified
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
-    sizes = coordinator_->next(generation_, outcome.code, outcome.failed, sizes, options_);
+    // With this code no node starts again.
+    const int answer = is_lost(store, outcome.code) ? static_cast<int>(Exit::usage) : outcome.code;
+    sizes = coordinator_->next(generation_, answer, outcome.failed, sizes, options_);
     if (sizes.empty()) return outcome.code;
     failed_code_ = outcome.code;
     ++generation_;

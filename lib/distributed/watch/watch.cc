@@ -372,6 +372,10 @@ void Watch::await_device_end() {
 
 void Watch::note_step(int64_t step) {
   const std::lock_guard lock(impl_->mutex);
+  if (impl_->mine.step < 0) {  // the launcher must know soon that the run has begun
+    impl_->send_now = true;
+    impl_->changed.notify_all();
+  }
   impl_->mine.step = step;
   impl_->detector.note_step(step, impl_->mine.begun);
   impl_->clock.note_step(monotonic_seconds());
