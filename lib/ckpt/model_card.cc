@@ -143,7 +143,7 @@ std::optional<ModelCard> parse_model_card(const Metadata& metadata, const std::s
   card.model_name = reader.text("model_name");
   card.model = read_arguments(reader);
   card.num_classes = reader.number("num_classes");
-  card.loss = reader.word("loss", {"softmax_xent", "sigmoid_xent", "mse", "l1", "huber"});
+  card.loss = reader.text("loss");
   card.ema = reader.word("ema", {"true", "false"}) == "true";
   if (reader.has("class_names")) card.class_names = read_class_names(reader, card.num_classes);
   if (reader.has("pp")) card.pp = reader.text("pp");

@@ -27,9 +27,8 @@ struct ModelCard {
   // The smallest and the largest pixel value of some training images after preprocessing; empty if
   // unknown.
   std::vector<double> image_values;
-  std::string precision;  // float32 or bf16; empty if unknown
-  // softmax_xent or sigmoid_xent; mse, l1 or huber if the outputs are numbers, not classes.
-  std::string loss;
+  std::string precision;        // float32 or bf16; empty if unknown
+  std::string loss;             // the key `loss` of the run; whoever reads a card checks the name
   std::optional<int64_t> step;  // of the checkpoint
   bool ema = false;             // the weights are averages
 };

@@ -34,9 +34,9 @@ const KeyTable keys(
      "loss_name: softmax_xent\n"
      "log_epochs: 1",
      "evaluators/classification.py Evaluator"},
-    {{"loss_name", "'sigmoid_xent' | 'softmax_xent'", "required",
-      "Loss whose mean is the metric `loss`, usually the same as the key `loss` of the run. Labels "
-      "are not smoothed."},
+    {{"loss_name", "string", "required",
+      "Loss whose mean is the metric `loss`, usually the same as the key `loss` of the run, such "
+      "as `softmax_xent` or `sigmoid_xent`. Labels are not smoothed."},
      {"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as made by the op `onehot`. If "
       "an image has several classes, predicting any of them is correct. The weight of an example "

@@ -112,8 +112,7 @@ ModelCard card_of(const Config& config) {
   card.model_name = config.get<std::string>("model_name", "");
   card.model = config.section("model").json();
   card.num_classes = config.get<int64_t>("num_classes", 0);
-  card.loss = config.word("loss", default_loss(config.get("task", "classify")),
-                          {"sigmoid_xent", "softmax_xent", "mse", "l1", "huber"});
+  card.loss = read_loss(config);
   if (const auto evaluator = first_evaluator_with_pp(config))
     card.pp = fill_constants(evaluator->get<std::string>("pp_fn"), *evaluator);
   const std::string precision = config.word("precision", "auto", {"float32", "bf16", "auto"});

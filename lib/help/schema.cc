@@ -64,6 +64,9 @@ void add_keys(Json& schema, const HelpTable& table) {
       }
       if (const PluginKind* kind = kind_named_by(table.place, name)) {
         property = selector_schema(*kind);
+      } else if (name == "loss_name") {  // of an evaluator: not those of `task: regress`
+        property = {
+            {"anyOf", {{{"enum", names_of(*kind_named_by("", "loss"))}}, variable_schema()}}};
       } else {
         property = type_schema(parse_key_type(key.type), path_below(table.mapping, name));
       }

@@ -1,5 +1,5 @@
-// The losses that the key `loss` and the evaluators' `loss_name` name: `sigmoid_xent` and
-// `softmax_xent` of big_vision's utils.py.
+// The losses of the task `classify`, which the keys `loss` and `evals.*.loss_name` name. Each is one
+// file in lib/model/losses. big_vision's are in utils.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -156,8 +156,7 @@ NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
 PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
                         const std::function<void(const PredictedBatch&)>& each) {
   check(!request.outputs.empty(), "no outputs requested");
-  const std::string task = model.config.get("task", "classify");
-  const std::string loss = model.config.get("loss", default_loss(task));
+  const std::string loss = read_loss(model.config);
   PredictedBatch batch;
   batch.numbers = compares_numbers(loss);  // a weights file's card names no task
   PredictData data(model, request, batch.numbers);

@@ -68,6 +68,9 @@ inline bool compares_numbers(const std::string& loss) {
 inline std::string default_loss(const std::string& task) {
   return task == "regress" ? "mse" : "sigmoid_xent";
 }
+// Returns the key `loss`, or the loss of a run without it. Records a problem with the config unless
+// it is a registered loss or one that compares numbers.
+std::string read_loss(const Config& config);
 
 class Task {
  public:

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
+
 #include "lib/ckpt/formats/npz.h"
 #include "test/support/golden.h"
 
@@ -37,9 +39,21 @@ TEST_CASE("losses and their gradients equal the reference's, also for extreme lo
 TEST_CASE("losses stay finite where the exponential overflows") {
   const at::Tensor logits = at::tensor({1e4f, -1e4f, 0.0f, 88.0f}).view({2, 2});
   const at::Tensor labels = at::tensor({0.0f, 1.0f, 1.0f, 0.0f}).view({2, 2});
+  std::map<std::string, at::Tensor> losses;
   for (const std::string& name : Loss::Registry::names()) {
-    const at::Tensor values = (*Loss::Registry::make(name, Config(), Place()))(logits, labels);
     INFO(name);
+    at::Tensor leaf = logits.clone().requires_grad_(true);
+    const at::Tensor values = (*Loss::Registry::make(name, Config(), Place()))(leaf, labels);
+    REQUIRE(values.sizes() == at::IntArrayRef{2});
+    CHECK(values.scalar_type() == at::kFloat);
+    CHECK(values.isfinite().all().item<bool>());
+    values.sum().backward();
+    CHECK(leaf.grad().isfinite().all().item<bool>());
+    losses[name] = values.detach();
+  }
+  for (const std::string name : {"sigmoid_xent", "softmax_xent"}) {
+    INFO(name);
+    const at::Tensor values = losses.at(name);
     CHECK(values[0].item<double>() == Approx(2e4));
     CHECK(values[1].item<double>() == Approx(name == "sigmoid_xent" ? 88 + std::log(2.0) : 88));
   }

@@ -1,6 +1,9 @@
-// The reference's losses that no task supports.
+// The names of losses: those that are registered here, and those of the reference that no task
+// supports.
 #include <catch2/catch.hpp>
 
+#include "lib/config/load_config.h"
+#include "lib/model/loss.h"
 #include "lib/tasks/task.h"
 #include "test/support/error.h"
 
@@ -14,6 +17,39 @@ std::string refusal(const std::string& loss) {
   });
 }
 
+// A loss that no list names.
+class OnlyHere : public Loss {
+ public:
+  explicit OnlyHere(const Config&) {}
+  at::Tensor operator()(const at::Tensor& logits, const at::Tensor&) const override {
+    return logits.sum(-1);
+  }
+};
+const Register<Loss, OnlyHere> registered("only_here");
+
+TEST_CASE("a loss that one file registers is known everywhere") {
+  const Config config = parse_config("loss: only_here\n", "c.yaml");
+  CHECK(read_loss(config) == "only_here");
+  CHECK(problem_count(config) == 0);
+  CHECK(refusal("only_here").empty());
+}
+
+TEST_CASE("the key loss names a registered loss or one of the task regress") {
+  const auto said = [](const std::string& yaml) {
+    const Config config = parse_config(yaml, "c.yaml");
+    return error_of([&] {
+      read_loss(config);
+      throw_problems(config);
+    });
+  };
+  for (const std::string name : {"softmax_xent", "sigmoid_xent", "mse", "l1", "huber"})
+    CHECK(said("loss: " + name).empty());
+  CHECK(said("loss: softmax_xnt") ==
+        "c.yaml:1:7: error: loss: expected one of only_here, sigmoid_xent, softmax_xent, mse, l1, "
+        "huber, got 'softmax_xnt' (did you mean 'softmax_xent'?)");
+  CHECK(read_loss(parse_config("task: regress", "c.yaml")) == "mse");
+}
+
 TEST_CASE("a loss whose inputs no task supplies is refused by name, with the reason") {
   CHECK(refusal("weighted_softmax_xent") ==
         "c.yaml:3:7: error: loss 'weighted_softmax_xent': it needs class numbers and weights of "
@@ -25,7 +61,7 @@ TEST_CASE("a loss whose inputs no task supplies is refused by name, with the rea
         "sigmoid_xent");
   CHECK(refusal("softmax_xnt") ==
         "c.yaml:3:7: error: unknown loss 'softmax_xnt' (did you mean 'softmax_xent'?); known: "
-        "sigmoid_xent, softmax_xent");
+        "only_here, sigmoid_xent, softmax_xent");
   CHECK(refusal("softmax_xent").empty());
 }
 
