@@ -1,5 +1,5 @@
-// The losses of the task `classify`, which the keys `loss` and `evals.*.loss_name` name. Each is one
-// file in lib/model/losses. big_vision's are in utils.py.
+// The losses of the task `classify`, which the keys `loss` and `evals.*.loss_name` name. Each is
+// one file in lib/model/losses. big_vision's are in utils.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>
