@@ -228,7 +228,7 @@ Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& w
   if (layout.rank == 0) log::info("{}", describe(layout));
   const Exit code =
       train(arguments, config, workdir, *group, device, layout.first_size, layout.restarts > 0);
-  group->finish();
+  group->finish(/*complete=*/code == Exit::ok);
   return code;
 }
 

@@ -205,10 +205,10 @@ void Group::count_again(const Counts& repeated) {
   impl_->bytes += static_cast<double>(repeated.bytes_sent);
 }
 
-void Group::finish() {
+void Group::finish(bool complete) {
   if (!impl_) return;
   const std::shared_ptr<Impl> impl = impl_;
-  impl->watch->ending();
+  impl->watch->ending(complete);
   barrier("end");
   impl->watch->stop();
   try {

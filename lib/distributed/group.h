@@ -10,7 +10,7 @@
 //
 // No collective returns an error for a failed rank. When a rank is dead, stopped or late, the
 // processes of the others end with exit code 7 and a line that names it
-// (lib/distributed/watch/watch.h).
+// (lib/distributed/watch/watch.h), except at the end of a complete run (Group::finish()).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -138,8 +138,10 @@ class Group {
 
   // Shuts the group down cleanly: a barrier, then the connections, then the store. Graphs with
   // collectives of this group must have been destroyed before (lib/train/step/step_graph.h). All
-  // ranks call it exactly once. No collective may be called afterwards.
-  void finish();
+  // ranks call it exactly once. No collective may be called afterwards. `complete`: the run has
+  // succeeded, and this process has nothing more to do. If another rank is then lost after rank 0
+  // has come to the barrier, this process ends at once, with code 0 and a line about it.
+  void finish(bool complete = false);
 
  private:
   Group(int rank, int size, std::shared_ptr<Impl> impl);

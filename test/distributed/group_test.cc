@@ -162,6 +162,26 @@ TEST_CASE("a stopped rank is named once it counts as silent, and ends when it co
   CHECK(group_lines(late.err).size() == 1);
 }
 
+TEST_CASE("ranks in the last barrier of a complete run end with 0 if another one is lost") {
+  auto leaving = start_ranks("steps", 3, {{"DIST_FAULT", "leaves:2:-1"}});
+  auto hanging = start_ranks("steps", 3, {{"DIST_FAULT", "hangs:2:-1"}});
+  const std::string done = "; the run was complete by then";
+  for (const size_t r : {0, 1}) {
+    for (auto* ranks : {&leaving, &hanging}) {
+      const Finished ended = (*ranks)[r].wait();
+      INFO(ended.err);
+      CHECK(ended.code == 0);
+      const auto lines = group_lines(ended.err);
+      REQUIRE(lines.size() == 1);
+      CHECK(lines[0].ends_with(done));
+    }
+  }
+  const Finished left = leaving[2].wait();
+  CHECK(left.code == 7);  // it did not come to the barrier
+  hanging[2].kill(SIGKILL);
+  hanging[2].wait();
+}
+
 TEST_CASE("a rank that ends with an error tells the others why") {
   auto workers = start_ranks("steps", 3, {{"DIST_FAULT", "error:1:2"}});
   const auto ended = wait_all(workers);

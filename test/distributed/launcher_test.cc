@@ -132,6 +132,21 @@ TEST_CASE("a stopped rank does not survive the run") {
   CHECK(gone(ranks, 1));
 }
 
+TEST_CASE("a complete run succeeds although a rank is lost in the last barrier") {
+  for (const char* fault : {"leaves:1:-1", "hangs:1:-1", "hangs:2:-1"}) {
+    Worker launcher =
+        launched({{"DIST_RANKS", "3"}, {"DIST_FAULT", fault}, {"DIST_RESTARTS", "1"}});
+    CHECK(launcher.first_line() == "stepping");
+    const std::set<int> ranks = children_of(launcher.pid());
+    const Finished ended = launcher.wait();
+    INFO(fault << ": " << ended.err);
+    CHECK(ended.code == 0);
+    CHECK(count(ended.err, "; the run was complete by then\n") >= 1);
+    CHECK(count(ended.err, "starting again") == 0);
+    CHECK(gone(ranks, 1));
+  }
+}
+
 TEST_CASE("a rank that SIGKILL does not end is left behind") {
   Worker launcher = launched({{"DIST_RANKS", "2"},
                               {"DIST_STEPS", "1000000 20"},

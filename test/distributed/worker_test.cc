@@ -168,9 +168,11 @@ void print_layouts(Group& group) {
 // restart. $DIST_FAULT "KIND:RANK:STEP" makes a rank fail before the collective of that step;
 // "KIND:RANK:STEP:1" does so after the first restart. With the kind "differs", all ranks end at
 // that step, because the rank differs from the others, or, with the rank -1, because they find no
-// majority. $DIST_END_CODES "75 6" are the exit codes of the ranks, which then end one after the
-// other. $DIST_DEVICE_HANGS is a step in which all ranks wait for a device that does not answer.
-// $DIST_SAYS are lines that every rank but rank 0 prints after its first step.
+// majority. With the kinds "leaves" and "hangs", the rank ends with code 7 or stops after its last
+// step, while the others wait for it in the last barrier. $DIST_END_CODES "75 6" are the exit codes
+// of the ranks, which then end one after the other. $DIST_DEVICE_HANGS is a step in which all ranks
+// wait for a device that does not answer. $DIST_SAYS are lines that every rank but rank 0 prints
+// after its first step.
 void steps() {
   const auto group = join_here();
   const std::vector<std::string> fault = split(variable("DIST_FAULT", "none:-1:-1"), ':');
@@ -218,7 +220,12 @@ void steps() {
     if (step == 0 && group->rank() > 0) std::fputs(variable("DIST_SAYS").c_str(), stderr);
   }
   const int rank = group->rank();
-  group->finish();
+  if (std::stoi(fault[1]) == rank && (fault[0] == "leaves" || fault[0] == "hangs")) {
+    pause(1);  // until the others are in the barrier
+    if (fault[0] == "hangs") raise(SIGSTOP);
+    abort_group(Exit::peer, "[distributed] the others are lost");
+  }
+  group->finish(/*complete=*/true);
   if (variable("DIST_END_CODES").empty()) return;
   pause(0.5 * rank);
   _exit(std::stoi(split(variable("DIST_END_CODES"), ' ').at(static_cast<size_t>(rank))));

@@ -351,6 +351,11 @@ Outcome Launcher::await_ranks(Store& store) {
   const bool killed_here =
       std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us(); });
   outcome.code = code_ == 0 && killed_here ? static_cast<int>(Exit::peer) : code_;
+  // A rank ends with 0 only if the run is complete: then a rank that was killed because it did not
+  // end, or that has lost the others, has lost nothing.
+  const bool complete = std::any_of(ranks_.begin(), ranks_.end(),
+                                    [](const auto& r) { return r.code == 0 && !r.killed_by_us(); });
+  if (complete && outcome.code == static_cast<int>(Exit::peer)) outcome.code = 0;
   for (const RankProcess& process : ranks_) {
     // A rank that was killed only because it ended too slowly after another's failure has not
     // failed itself.

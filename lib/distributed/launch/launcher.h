@@ -43,7 +43,8 @@ std::vector<int> choose_slots(const std::vector<int>& failures, int count);
 // succeeded, else the code of one rank (128 + signal if a signal killed it), chosen in this order:
 //   1. of the rank that failed first, with a code of its own
 //   2. of a rank that saved and stopped after a signal
-//   3. code 7, which only says that another rank failed
+//   3. code 7, which only says that another rank failed; not if any rank here succeeded, because
+//      then the run is complete
 // Blocks the signals of this thread from the start and handles them itself. Throws
 // Error(Exit::usage, peer, memory) before any rank was started. Throws Error(Exit::peer) after its
 // ranks have ended, if the other nodes have continued without this one.

@@ -23,8 +23,8 @@ namespace {
 using WaitFor = FailureDetector::WaitFor;
 
 // Up to this many ranks, each rank watches all others. In a larger group, rank 0 watches all others
-// and every other rank watches only kNeighbours ranks, because the store serves its clients with
-// one thread. kFailureKey shares one rank's finding with all ranks.
+// and every other rank watches only kNeighbours ranks and rank 0, because the store serves its
+// clients with one thread. kFailureKey shares one rank's finding with all ranks.
 constexpr int kAllWatchAll = 64;
 constexpr int kNeighbours = 16;
 constexpr double kStoreGreeting = 2;   // seconds that a store may take for its first answer
@@ -43,6 +43,7 @@ std::vector<int> watched_ranks(int rank, int size) {
   std::vector<int> ranks;
   const int count = size <= kAllWatchAll || rank == 0 ? size - 1 : kNeighbours;
   for (int i = 1; i <= count; ++i) ranks.push_back((rank + i) % size);
+  if (rank != 0 && std::find(ranks.begin(), ranks.end(), 0) == ranks.end()) ranks.push_back(0);
   return ranks;
 }
 
@@ -83,6 +84,7 @@ struct Watch::Impl {
   std::vector<WaitFor> waits;          // begun and not ended, the inner ones last
   double waiting = -1;                 // since when the main thread waits; -1: it does not
   bool all_here = false;               // all ranks have sent a heartbeat
+  bool complete = false;               // what ending() was told
   bool stopping = false;               // stop() was called
   bool send_now = false;               // send the next heartbeat immediately
   bool last_sent = false;              // the store has this process's last heartbeat
@@ -102,6 +104,8 @@ struct Watch::Impl {
   void end_wait();
   void end_process(const FailureReport& failure);
   [[noreturn]] void store_lost(const std::string& why);
+  bool nothing_is_lost();
+  [[noreturn]] void end_with(const std::string& line);
   std::vector<std::string> keys() const;
 };
 
@@ -127,7 +131,22 @@ void Watch::Impl::linger() const {
   if (layout.hosts_store) std::this_thread::sleep_for(seconds(kLinger * timeouts.heartbeat));
 }
 
-// Ends the process (7). Returns only if this process is about to end with its own error.
+// Whether the run is complete, so that a rank that is lost now takes nothing with it.
+bool Watch::Impl::nothing_is_lost() {
+  const std::lock_guard lock(mutex);
+  if (!complete || layout.rank == 0) return complete;
+  const Heartbeat* first = detector.last_heartbeat(0);
+  return first && (first->phase == kEnding || first->phase == kEnded);
+}
+
+// Ends the process because the ranks cannot go on together.
+void Watch::Impl::end_with(const std::string& line) {
+  if (nothing_is_lost()) exit_now(Exit::ok, line + "; the run was complete by then");
+  exit_now(Exit::peer, line);
+}
+
+// Ends the process, as end_with() does. Returns only if this process is about to end with its own
+// error.
 void Watch::Impl::end_process(const FailureReport& failure) {
   std::string line;
   {
@@ -154,7 +173,7 @@ void Watch::Impl::end_process(const FailureReport& failure) {
           layout.rank, mine.host, mine.pid, failure.cause);
   }
   linger();
-  exit_now(Exit::peer, line);
+  end_with(line);
 }
 
 void Watch::Impl::store_lost(const std::string& why) {
@@ -172,7 +191,7 @@ void Watch::Impl::store_lost(const std::string& why) {
           "[distributed] the run's store at {} (hosted by {}) {}; the last step here was {}", where,
           host, why, mine.step);
   }
-  exit_now(Exit::peer, line);
+  end_with(line);
 }
 
 // Reads the failure, if there is one, and the heartbeats of all watched ranks.
@@ -398,8 +417,8 @@ void Watch::failed(int64_t number, const char* what, const std::string& message)
   // heartbeats stop. The line below is only for the case that it does not.
   const double limit = impl_->timeouts.silence + 2 * impl_->timeouts.heartbeat + 1;
   std::this_thread::sleep_for(seconds(limit));
-  exit_now(Exit::peer, fmt::format("[distributed] collective {} ({}) failed: {}", number, what,
-                                   message.substr(0, message.find('\n'))));
+  impl_->end_with(fmt::format("[distributed] collective {} ({}) failed: {}", number, what,
+                              message.substr(0, message.find('\n'))));
 }
 
 void Watch::report_own_failure(int code, std::string_view line) {
@@ -413,7 +432,13 @@ void Watch::report_own_failure(int code, std::string_view line) {
   impl_->linger();
 }
 
-void Watch::ending() { phase(kEnding); }
+void Watch::ending(bool complete) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->complete = complete;
+  }
+  phase(kEnding);
+}
 
 void Watch::stop() {
   {

@@ -1,7 +1,8 @@
 // Watches over a group. Each rank publishes a heartbeat in the run's store and reads those of the
 // other ranks. When a rank is dead, stopped or late, or when the store is lost, every process that
-// still runs ends with exit code 7 and one line on stderr and in its log. A process that fails with
-// its own error notifies the others (report_own_failure()) and keeps its own exit code.
+// still runs ends with exit code 7 and one line on stderr and in its log, or with code 0 if the run
+// was complete by then (ending()). A process that fails with its own error notifies the others
+// (report_own_failure()) and keeps its own exit code.
 // failure_detector.h decides which rank has failed; this file does the I/O and the waiting.
 #pragma once
 
@@ -56,15 +57,18 @@ class Watch {
   // Starts the long phase `name`, or ends it with "". Returns the previous phase.
   std::string phase(const std::string& name);
   // Collective `number` threw an exception. Waits until the failed rank is known, and ends the
-  // process (7).
+  // process (7, or 0 as after ending()).
   [[noreturn]] void failed(int64_t number, const char* what, const std::string& message);
   // Tells the other ranks that this process ends with the exit code `code`, because of the error
   // `line`. Gives up after a second. On the store's host it also waits until the other ranks have
   // read this.
   void report_own_failure(int code, std::string_view line);
 
-  void ending();  // call before the last barrier of an orderly end
-  void stop();    // call after it
+  // Call it before the last barrier of an orderly end. `complete`: the run has succeeded, and this
+  // process has nothing more to do. If ranks are then lost after rank 0 has come to the barrier,
+  // which commits the files of all ranks before, this process ends with code 0.
+  void ending(bool complete);
+  void stop();  // call after it
 
  private:
   struct Impl;
