@@ -97,6 +97,7 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   move_to(device_, *model_);
   read_jobs(from, config_.get<int64_t>("num_classes"));
   finish_reading(config_, {"best", "early_stop"});
+  for (const std::string& line : warnings(config_)) log::warn("{}", line);
 }
 
 void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics, const Workdir* folder) {
@@ -115,8 +116,6 @@ void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics, const
 
 void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   const RunLength length = length_of(config_, from.meta);
-  ClassNames classes = {from.meta.value("class_names", std::vector<std::string>()),
-                        "the checkpoint " + from.folder};
   read_max_pixels(config_.section("input"));
   EvalDefaults defaults;
   defaults.batch_size = config_.get<int64_t>("batch_size_eval", length.batch_size);
@@ -125,7 +124,9 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   defaults.pinned = !device_.is_cpu();
   defaults.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
   defaults.data.source = {defaults.seed, num_classes};
-  if (!classes.names.empty()) defaults.data.classes = std::move(classes);
+  // Also if there are no names: folders called 0, 1, 10 then have these numbers, as in the run.
+  defaults.data.classes = ClassNames{from.meta.value("class_names", std::vector<std::string>()),
+                                     "the checkpoint " + from.folder};
   defaults.has_ema = config_.has("ema");
   defaults.loss = config_.get("loss", default_loss(config_.get("task", "classify")));
   defaults.predictions = task_->predictions();

@@ -2,7 +2,9 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
+#include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/jpeg.h"
 #include "test/support/binary.h"
 #include "test/support/text.h"
@@ -116,6 +118,29 @@ TEST_CASE("a class that training does not know is an error that lists both sides
                  "evals.val.data: 6 of 18 examples are left out, because the training "
                  "data has no class plane"));
   CHECK(metric_rows(workdir).back().at("val/prec@1") == "1");
+}
+
+TEST_CASE("eval gives folders called 0, 1, 2, 10 the numbers that they have in training") {
+  const Photos photos;
+  for (const char* name : {"0", "1", "2", "10"}) photos.add("numbers", name, 3);
+  const std::string arrays = photos.dir / "a.npz", workdir = photos.dir / "out";
+  write_npz(arrays, {{"image", at::full({24, 8, 8, 3}, 90, at::kByte)},
+                     {"label", at::tensor({0, 1, 2, 10}, at::kLong).repeat({6})}});
+  const std::string pp =
+      R"(value_range(-1, 1)|onehot(11, key="label", key_result="labels")|keep("image", "labels"))";
+  const Finished trained =
+      run({"--config", photos.config("numbers"), "--workdir", workdir, "--set", "num_classes=11",
+           "--set", "input.data={name: npz, fname: '" + arrays + "'}", "--set",
+           "input.pp='" + pp + "'"});
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  const Finished evaluated = run({"eval", "--workdir", workdir, "--ckpt", "30", "--json"});
+  INFO(evaluated.err);
+  REQUIRE(evaluated.code == 0);
+  CHECK(contains(evaluated.err, "warning: evals.val.data: has class names, but the checkpoint " +
+                                    workdir + "/ckpt/step-30 has none: these names are numbers"));
+  CHECK(nlohmann::json::parse(evaluated.out).at("metrics").at("val/loss").get<double>() ==
+        std::stod(metric_rows(workdir).back().at("val/loss")));
 }
 
 TEST_CASE("num_classes below the number of classes is an error, above it a warning") {
