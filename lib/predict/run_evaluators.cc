@@ -16,6 +16,7 @@
 #include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
+#include "lib/train/step/shape_check.h"
 #include "lib/util/pattern.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
@@ -61,7 +62,9 @@ Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
       if (other.contains(key)) keys[key] = other.at(key);
     }
   }
-  return parse_config_json(keys.dump(), checkpoint.folder + "/" + kManifestName, request.overrides);
+  const std::string name =  // of the file that has the evaluators
+      request.config.empty() ? checkpoint.folder + "/" + kManifestName : request.config;
+  return parse_config_json(keys.dump(), name, request.overrides);
 }
 
 }  // namespace
@@ -95,7 +98,7 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   throw_problems(config_);
   init_parameters(*model_, 0, std::nullopt);
   move_to(device_, *model_);
-  read_jobs(from, config_.get<int64_t>("num_classes"));
+  read_jobs(from, parts.env);
   finish_reading(config_, {"best", "early_stop"});
   for (const std::string& line : warnings(config_)) log::warn("{}", line);
 }
@@ -114,7 +117,7 @@ void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics, const
   for (EvalJob& job : jobs_) run_job(job, checkpoint, context, metrics);
 }
 
-void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
+void RunEvaluators::read_jobs(const Restored& from, const ModelEnv& env) {
   const RunLength length = length_of(config_, from.meta);
   read_max_pixels(config_.section("input"));
   EvalDefaults defaults;
@@ -123,7 +126,7 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
       config_.section("input").get<int64_t>("threads", int64_t{at::get_num_threads()}));
   defaults.pinned = !device_.is_cpu();
   defaults.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
-  defaults.data.source = {defaults.seed, num_classes};
+  defaults.data.source = {defaults.seed, env.num_classes};
   // Also if there are no names: folders called 0, 1, 10 then have these numbers, as in the run.
   defaults.data.classes = ClassNames{from.meta.value("class_names", std::vector<std::string>()),
                                      "the checkpoint " + from.folder};
@@ -134,7 +137,15 @@ void RunEvaluators::read_jobs(const Restored& from, int64_t num_classes) {
   jobs_ = read_evals(evals, defaults, length);
   throw_problems(config_);
   if (jobs_.empty()) throw Error(Exit::usage, config_.place("evals"), "there are no evaluators");
-  for (EvalJob& job : jobs_) job.evaluator->probe(1);
+  const ShapeCheck shapes(config_, config_.get<std::string>("model_name"), env, precision_, *task_);
+  for (const EvalJob& job : jobs_) {
+    attempt(config_, [&] {
+      const Config keys = evals.section(job.name);
+      const Batch batch = probe_evaluator(job, keys, 1);
+      if (!batch.empty()) shapes.evaluation(job, batch, keys);
+    });
+  }
+  throw_problems(config_);
   std::map<std::string, EvalExamples> examples;
   for (const EvalJob& job : jobs_)
     examples[job.name] = {job.evaluator->examples(), job.evaluator->content()};

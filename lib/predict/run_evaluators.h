@@ -40,7 +40,8 @@ class RunEvaluators {
  public:
   // Builds the model of the checkpoint's run and its evaluators, or those of request.config, and
   // opens their data. Sets the number of compute threads to that of the run. `from` need not have
-  // tensors. Throws Error(Exit::usage), also if the run had generated data.
+  // tensors. Throws Error(Exit::usage), also if the run had generated data, or if the model cannot
+  // take the images of an evaluator.
   RunEvaluators(const EvaluateRequest& request, const Restored& from);
 
   // Returns the evaluators as JSON.
@@ -54,7 +55,8 @@ class RunEvaluators {
   void run(const Restored& checkpoint, MetricWriter& metrics, const Workdir* folder);
 
  private:
-  void read_jobs(const Restored& from, int64_t num_classes);
+  // `env`: what the model was built for.
+  void read_jobs(const Restored& from, const ModelEnv& env);
   void run_job(EvalJob& job, const Restored& checkpoint, EvalContext context,
                MetricWriter& metrics);
 

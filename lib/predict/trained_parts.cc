@@ -9,8 +9,9 @@ TrainedParts make_trained_parts(const Config& config, const Restored& from) {
   const auto num_classes = config.get<int64_t>("num_classes");
   const auto name = config.get<std::string>("model_name");
   TrainedParts parts;
-  parts.model = Model::Registry::make(name, config.section("model"), config.place("model_name"),
-                                      {num_classes, image[0], image[1], image[2]});
+  parts.env = {num_classes, image[0], image[1], image[2]};
+  parts.model =
+      Model::Registry::make(name, config.section("model"), config.place("model_name"), parts.env);
   TaskEnv env;
   const std::string task = config.get("task", "classify");
   env.loss_name = config.get("loss", default_loss(task));

@@ -13,6 +13,7 @@ namespace bv {
 struct TrainedParts {
   std::shared_ptr<Model> model;  // with the task's buffers; its weights are not initialised
   std::unique_ptr<Task> task;
+  ModelEnv env;  // what the model was built for
 };
 
 // `config` is that of the run. Records problems with it. Throws Error(Exit::usage) if `from` does

@@ -294,21 +294,6 @@ void Recipe::read_evaluators() {
   selection = read_selection(config, evals, length);
 }
 
-// Records a problem if an evaluator requests an activation that the model does not have, or if its
-// test-time augmentation does not work. Otherwise only the first evaluation would detect this.
-void Recipe::check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
-                           const ShapeCheck& shapes) const {
-  const std::vector<std::string> activations = job.evaluator->activations();
-  if (activations.empty() && !job.tta.any()) return;
-  try {
-    bind_prediction(*task, job.pred, shapes.model(), precision, job.tta)(shapes.on_meta(batch),
-                                                                         activations);
-  } catch (const Error& error) {
-    if (error.code() != Exit::usage || !error.needs_place() || !error.component().empty()) throw;
-    keys.fail("", error.message());
-  }
-}
-
 // Fits the task to the labels of the training data.
 void Recipe::fit_task(const Config& input) {
   if (step_config_.mixup.p > 0 && !first_.contains("labels")) {
@@ -335,9 +320,8 @@ void Recipe::probe_shapes() {
   const Config input = config.section("input"), section = config.section("evals");
   std::optional<ShapeCheck> shapes;  // absent if the model's sizes are unknown
   if (model && task && !first_.empty() && data_env_.source.num_classes == num_classes) {
-    shapes.emplace(config, model_name, env_, precision);
-    task->add_buffers(shapes->model(), env_.num_classes);
-    const bool fits = attempt(config, [&] { shapes->training(*task, first_, input.place("pp")); });
+    shapes.emplace(config, model_name, env_, precision, *task);
+    const bool fits = attempt(config, [&] { shapes->training(first_, input.place("pp")); });
     if (fits) attempt(config, [&] { fit_task(input); });
     if (fits) attempt(config, [&] { fit_model(input); });
     if (fits) look_at_images();
@@ -346,15 +330,10 @@ void Recipe::probe_shapes() {
     if (!job.sound) continue;
     attempt(config, [&] {
       const Config keys = section.section(job.name);
-      Batch batch;
-      read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(kImagesToLookAt); });
+      const Batch batch = probe_evaluator(job, keys, kImagesToLookAt);
       if (batch.empty()) return;  // this evaluator needs no predictions
-      if (!batch.count("image"))
-        keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
       check_values(keys, batch.at("image"));
-      if (!shapes) return;
-      shapes->prediction(*task, job.pred, batch, keys.place("pp_fn"));
-      check_outputs(keys, job, batch, *shapes);
+      if (shapes) shapes->evaluation(job, batch, keys);
     });
   }
 }

@@ -37,8 +37,6 @@ struct StartFrom {
 PrecisionChoice read_precision_choice(const Config& config, c10::Device device = c10::kCPU);
 Precision read_precision(const Config& config, c10::Device device = c10::kCPU);
 
-class ShapeCheck;
-
 struct Recipe {
   // Builds all parts of the run. With `meta` the model has shapes but no memory, and there is no
   // step. `group` must outlive this. The model trains on `device`. `ranks_at_start` is the number
@@ -135,8 +133,6 @@ struct Recipe {
   void check_layout(const InputPart& part, const Example& first) const;
   bool may_differ_in_scale(const Config& keys, const ValueSpan& span) const;
   void check_values(const Config& keys, const at::Tensor& images) const;
-  void check_outputs(const Config& keys, const EvalJob& job, const Batch& batch,
-                     const ShapeCheck& shapes) const;
   void mark_read(std::initializer_list<std::string_view> keys) const;
   ClassNames classes_;  // the class numbering of all data sets
   DataEnv data_env_;

@@ -134,6 +134,22 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   CHECK(contains(idle.err, "--set lr=7: error: has no effect on an evaluation; it uses evals.*, "));
   CHECK(f.evaluate({"--ckpt", "5", "--best"}).err ==
         "bvtrain eval: error: give either --ckpt or --best\n");
+  // Images that the model cannot take.
+  const std::string one_shape = "value_range(-1, 1)|",
+                    other_shape = one_shape + "reshape([4, 4, 4])|";
+  const std::string wrong_shape =
+      ": error: gives images of 4x4x4, but the model was built for 8x8x1 and cannot take them\n";
+  const std::string set =
+      "evals.test.pp_fn='" + other_shape +
+      R"(onehot(10, key="label", key_result="labels")|keep("image", "labels")')";
+  const Finished shapes = f.evaluate({"--ckpt", "5", "--set", set});
+  CHECK(shapes.code == 2);
+  CHECK(shapes.err.ends_with("--set " + set + wrong_shape));
+  write(f.dir / "shapes.yaml",
+        "evals:\n" + replace_all(digits_evaluator("half", {}), one_shape, other_shape));
+  const Finished in_file = f.evaluate({"--ckpt", "5", "--config", f.dir / "shapes.yaml"});
+  CHECK(in_file.code == 2);
+  CHECK(in_file.err.ends_with(f.dir / "shapes.yaml" + ": evals.half.pp_fn" + wrong_shape));
   // A data set of another size gives other numbers.
   const Finished other =
       f.evaluate({"--ckpt", "20", "--json", "--set", "evals.test.data.split=test[:50]"});

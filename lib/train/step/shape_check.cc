@@ -6,6 +6,8 @@
 
 #include <functional>
 
+#include "lib/train/recipe_reading.h"
+
 namespace bv {
 namespace {
 
@@ -21,12 +23,23 @@ void at_place(const Place& place, const std::function<void()>& body) {
 
 }  // namespace
 
+Batch probe_evaluator(const EvalJob& job, const Config& keys, int64_t n) {
+  Batch batch;
+  read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(n); });
+  if (!batch.empty() && !batch.contains("image"))
+    keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
+  return batch;
+}
+
 ShapeCheck::ShapeCheck(const Config& config, const std::string& model_name, const ModelEnv& env,
-                       Precision precision)
-    : env_(env), precision_(precision) {
-  const MetaDevice meta;
-  model_ =
-      Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env);
+                       Precision precision, const Task& task)
+    : task_(task), env_(env), precision_(precision) {
+  {
+    const MetaDevice meta;
+    model_ =
+        Model::Registry::make(model_name, config.section("model"), config.place("model_name"), env);
+  }
+  task_.add_buffers(*model_, env_.num_classes);
 }
 
 Batch ShapeCheck::on_meta(const Batch& batch) const {
@@ -36,7 +49,7 @@ Batch ShapeCheck::on_meta(const Batch& batch) const {
   return shapes;
 }
 
-void ShapeCheck::training(const Task& task, const Example& first, const Place& place) const {
+void ShapeCheck::training(const Example& first, const Place& place) const {
   const at::NoGradGuard no_grad;
   Batch batch;
   for (const auto& [name, value] : first) batch[name] = value.unsqueeze(0);
@@ -44,7 +57,7 @@ void ShapeCheck::training(const Task& task, const Example& first, const Place& p
   pass.precision = precision_;
   at_place(place, [&] {
     try {
-      task.loss(*model_, on_meta(batch), pass);
+      task_.loss(*model_, on_meta(batch), pass);
     } catch (const c10::Error&) {
       // The model was built for images of this size, so the shapes fit: an operator lacks an
       // implementation on the meta device.
@@ -52,8 +65,13 @@ void ShapeCheck::training(const Task& task, const Example& first, const Place& p
   });
 }
 
-void ShapeCheck::prediction(const Task& task, const std::string& pred, const Batch& batch,
-                            const Place& place) const {
+void ShapeCheck::evaluation(const EvalJob& job, const Batch& batch, const Config& keys) const {
+  check_prediction(job.pred, batch, keys.place("pp_fn"));
+  check_outputs(job, batch, keys);
+}
+
+void ShapeCheck::check_prediction(const std::string& pred, const Batch& batch,
+                                  const Place& place) const {
   const at::NoGradGuard no_grad;
   const at::Tensor& image = batch.at("image");
   const auto fail = [&](const std::string& why) { throw Error(Exit::usage, place, why); };
@@ -71,13 +89,26 @@ void ShapeCheck::prediction(const Task& task, const std::string& pred, const Bat
   pass.precision = precision_;
   at_place(place, [&] {
     try {
-      task.predict(pred, *model_, on_meta(batch), pass);
+      task_.predict(pred, *model_, on_meta(batch), pass);
     } catch (const c10::Error&) {
       // With images of the model's own size, the cause is an operator without an implementation on
       // the meta device.
       if (image.size(1) != env_.height || image.size(2) != env_.width) wrong_size();
     }
   });
+}
+
+// Throws if an evaluator requests an activation that the model does not have, or if its test-time
+// augmentation does not work. Otherwise only the first evaluation would detect this.
+void ShapeCheck::check_outputs(const EvalJob& job, const Batch& batch, const Config& keys) const {
+  const std::vector<std::string> activations = job.evaluator->activations();
+  if (activations.empty() && !job.tta.any()) return;
+  try {
+    bind_prediction(task_, job.pred, *model_, precision_, job.tta)(on_meta(batch), activations);
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage || !error.needs_place() || !error.component().empty()) throw;
+    keys.fail("", error.message());
+  }
 }
 
 }  // namespace bv
