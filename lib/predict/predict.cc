@@ -24,13 +24,14 @@ namespace {
 // The trained model, with its weights loaded.
 class Predictor {
  public:
-  // `image` is a preprocessed image. `numbers`: the model predicts numbers.
-  Predictor(const PredictModel& from, const PredictRequest& request, const at::Tensor& image,
+  // `numbers`: the model predicts numbers.
+  Predictor(const PredictModel& from, const PredictRequest& request, const PredictData& data,
             bool numbers)
       : device_(request.device),
         precision_(precision_as_trained(from.config, from.precision, request.device)) {
     const Config& config = from.config;
-    check_image(from, image);
+    const at::Tensor& image = data.first_image();
+    check_image(image, data.pp_place());
     const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(0), image.size(1),
                           image.size(2)};
     const std::string weights = weights_of(from);
@@ -38,7 +39,7 @@ class Predictor {
     const auto name = config.get<std::string>("model_name");
     model_ = Model::Registry::make(name, config.section("model"), config.place("model_name"), env);
     throw_problems(config);
-    check_size(from, image);
+    check_size(from, image, data.pp_place());
     init_parameters(*model_, 0, std::nullopt);
     if (from.checkpoint) {
       if (from.checkpoint->tensors.contains(fmt::format("buffers/{}", kTargetMean)))
@@ -68,32 +69,33 @@ class Predictor {
   }
 
  private:
-  static void check_image(const PredictModel& from, const at::Tensor& image) {
+  // `place`: what sets the preprocessing.
+  static void check_image(const at::Tensor& image, const Place& place) {
     if (image.dim() != 3)
-      throw Error(Exit::usage, "--pp", "gives an 'image' that is not (height, width, channels)");
+      throw Error(Exit::usage, place, "gives an 'image' that is not (height, width, channels)");
     if (image.scalar_type() != at::kFloat)
-      throw Error(Exit::usage, "--pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
-    if (!from.image.empty() && image.sizes() != at::IntArrayRef(from.image)) {
-      log::warn("preprocessed images have shape {}, but the model was trained on {}",
-                shape_text(image.sizes()), shape_text(from.image));
-    }
+      throw Error(Exit::usage, place, "gives an 8-bit 'image'; add value_range(-1, 1)");
   }
 
-  // Throws if the images have another size than those of the training, and the weights fit only the
-  // places of that size (Model::takes_size()). Position embeddings fit if they are fixed, because
-  // they are then computed for the images. They also fit if they were learned and come from a
-  // weights file, because they are then resampled.
-  void check_size(const PredictModel& from, const at::Tensor& image) const {
-    if (from.image.size() != 3 || model_->takes_size(from.image[0], from.image[1])) return;
+  // Throws at `place` if the images have other channels than those of the training, or another size
+  // while the weights fit only the places of that size (Model::takes_size()). Position embeddings
+  // fit if they are fixed, because they are then computed for the images. They also fit if they
+  // were learned and come from a weights file, because they are then resampled.
+  void check_size(const PredictModel& from, const at::Tensor& image, const Place& place) const {
+    if (from.image.size() != 3 || image.sizes() == at::IntArrayRef(from.image)) return;
     const Module::Named all = named_parameters(*model_);
     const bool learned = std::any_of(all.begin(), all.end(),
                                      [](const auto& one) { return one.first == "pos_embedding"; });
     const bool adapts = model_->position_grid().size() > 0 && !(from.checkpoint && learned);
-    if (adapts) return;
-    throw Error(Exit::usage, "--pp",
-                fmt::format("gives images of {}, but the model was trained on {} and cannot take "
-                            "them",
-                            shape_text(image.sizes()), shape_text(from.image)));
+    if (image.size(2) != from.image[2] ||
+        !(adapts || model_->takes_size(from.image[0], from.image[1]))) {
+      throw Error(Exit::usage, place,
+                  fmt::format("gives images of {}, but the model was trained on {} and cannot take "
+                              "them",
+                              shape_text(image.sizes()), shape_text(from.image)));
+    }
+    log::warn("preprocessed images have shape {}, but the model was trained on {}",
+              shape_text(image.sizes()), shape_text(from.image));
   }
 
   // Returns the weights file, empty if the weights are in a checkpoint or missing.
@@ -163,7 +165,7 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
   std::optional<Predictor> predictor;
   if (std::any_of(request.outputs.begin(), request.outputs.end(),
                   [](const std::string& name) { return name != "image"; })) {
-    predictor.emplace(model, request, data.first_image(), batch.numbers);
+    predictor.emplace(model, request, data, batch.numbers);
     finish_reading(model.config, kEvalKeys);
   }
   const RightLabels& labels = data.labels();

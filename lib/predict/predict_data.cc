@@ -85,6 +85,11 @@ Pipeline read_pp(const PredictModel& model, const PredictRequest& request) {
               "no evaluator has a pp_fn; give --pp (--pp \"\" uses images as they are)");
 }
 
+Place place_of_pp(const PredictModel& model, const PredictRequest& request) {
+  const bool of_evaluator = !request.pp && !request.eval.empty();
+  return of_evaluator ? evaluator(model.config, request.eval).place("pp_fn") : Place{"--pp"};
+}
+
 // `pp`: what read_pp() has returned.
 RightLabels read_labels(const PredictModel& model, const PredictRequest& request,
                         const Pipeline& pp, bool numbers) {
@@ -147,6 +152,7 @@ LoaderOptions loader_options(int64_t batch_size) {
 PredictData::PredictData(const PredictModel& model, const PredictRequest& request, bool numbers)
     : data_(open_data(model, request)),
       pp_(std::make_shared<Pipeline>(read_pp(model, request))),
+      pp_place_(place_of_pp(model, request)),
       size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()),
       wants_labels_(request.labels),
       of_evaluator_(!request.eval.empty()),
@@ -183,7 +189,8 @@ void PredictData::find_first_image(const std::function<void(const Example&)>& ch
     }
     const Example raw = data_->read(index);
     check(raw);
-    if (!options_.prototype.contains("image")) throw Error(Exit::usage, "--pp", "gives no 'image'");
+    if (!options_.prototype.contains("image"))
+      throw Error(Exit::usage, pp_place_, "gives no 'image'");
     labelled_ = wants_labels_ && has_labels(raw) && label(index, options_.prototype);
     encoded_ = is_file(raw);
     return;

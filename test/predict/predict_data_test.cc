@@ -104,6 +104,36 @@ TEST_CASE("predict refuses images with as many patches or values in other places
   CHECK(error("bit", "{width: 0.5, depth: [1, 1]}") == "");
 }
 
+TEST_CASE("predict refuses images of other channels, and names what preprocesses them") {
+  const std::string pp = "value_range(-1, 1)|reshape([4, 4, 4])";
+  PredictModel model;
+  model.config = parse_config(
+      "model_name: cnn\n"
+      "model: {widths: [4]}\n"
+      "num_classes: 10\n"
+      "evals:\n"
+      "  val:\n"
+      "    data: {name: digits, split: test}\n"
+      "    pp_fn: '" +
+          pp + "'\n",
+      "t.yaml");
+  model.checkpoint.emplace();
+  model.image = {8, 8, 1};
+  PredictRequest request;
+  request.eval = "val";
+  request.first = 1;
+  request.outputs = {"logits"};
+  const auto error = [&] {
+    return error_of([&] { predict(model, request, [](const PredictedBatch&) {}); });
+  };
+  const std::string shapes =
+      ": error: gives images of (4, 4, 4), but the model was trained on (8, 8, 1) and cannot take "
+      "them";
+  CHECK(error() == "t.yaml:7:12" + shapes);
+  request.pp = pp;
+  CHECK(error() == "--pp" + shapes);
+}
+
 TEST_CASE("predict tells of other examples than in training, but not if `train` counts too") {
   PredictModel model;
   model.config = parse_config(
