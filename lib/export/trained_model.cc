@@ -58,16 +58,28 @@ int64_t channels_in_file(const std::string& path) {
   return image.size() == 3 ? image[2] : 3;
 }
 
-// Throws if a model for images of this size has parameters of other shapes than the trained model,
-// or if the weights belong to places in the image that such images do not have. set_image_size()
-// itself checks grids of patches.
-void check_shapes(const TrainedModel& trained, const ImageSize& image) {
+// Throws if the weights belong to places in the image that images of this size do not have, or if a
+// model for such images has parameters of other shapes than the trained model.
+void check_fit(const TrainedModel& trained, const ImageSize& image) {
   const MetaDevice meta;
   const Config& config = trained.config;
   const auto model = Model::Registry::make(
       config.get<std::string>("model_name"), config.section("model"), config.place("model_name"),
       ModelEnv{config.get<int64_t>("num_classes", 0), image.height, image.width, image.channels});
   throw_problems(config);
+  const ImageSize& before = trained.image;
+  if (before.height > 0 &&
+      !weights_fit_places(*model, before.height, before.width, /*resampled=*/false)) {
+    throw Error(
+        Exit::usage, trained.origin,
+        fmt::format("the weights belong to places in images of {}x{}, and images of {}x{} have "
+                    "other places{}",
+                    before.height, before.width, image.height, image.width,
+                    model->position_grid().size() > 0
+                        ? "; to resample the position embeddings, export with --config C --set "
+                          "model_init=WORKDIR instead of --workdir"
+                        : ""));
+  }
   for (const auto& [name, parameter] : named_parameters(*model)) {
     const auto own = trained.params.find(name);
     if (own == trained.params.end() || own->second.sizes() == parameter.sizes()) continue;
@@ -76,33 +88,6 @@ void check_shapes(const TrainedModel& trained, const ImageSize& image) {
                             image.height, image.width, image.channels, name,
                             shape_text(own->second.sizes()), shape_text(parameter.sizes())));
   }
-  const ImageSize& before = trained.image;
-  if (before.height == 0 || model->position_grid().size() > 0 ||
-      model->takes_size(before.height, before.width))
-    return;
-  throw Error(
-      Exit::usage, trained.origin,
-      fmt::format("the weights belong to places in images of {}x{}, and images of {}x{} have "
-                  "other places",
-                  before.height, before.width, image.height, image.width));
-}
-
-// Returns the grid of the patches of images of this size if the model's weights fit only one grid;
-// {} for other models and if the size is unknown.
-TokenGrid fixed_grid(const TrainedModel& trained, const ImageSize& image) {
-  const auto model = trained.config.get<std::string>("model_name", "");
-  const bool vit = model == "vit" && trained.params.contains("pos_embedding");
-  const bool mixer = model == "mlp_mixer";
-  const auto kernel = trained.params.find(vit ? "embedding/kernel" : "stem/kernel");
-  if ((!vit && !mixer) || kernel == trained.params.end() || kernel->second.dim() != 4 ||
-      image.height == 0)
-    return {};
-  // A vit leaves out what is not a whole patch, and a mixer fills it up.
-  const auto patches = [&](int64_t side, int64_t axis) {
-    const int64_t patch = kernel->second.size(axis);
-    return (side + (mixer ? patch - 1 : 0)) / patch;
-  };
-  return {patches(image.height, 0), patches(image.width, 1)};
 }
 
 // Returns the metadata from the config alone. Its keys were checked by training, or are checked by
@@ -172,19 +157,7 @@ ImageSize parse_image_size(const std::string& text) {
 
 void set_image_size(TrainedModel& trained, ImageSize size) {
   if (size.channels == 0) size.channels = trained.image.channels;
-  const TokenGrid own = fixed_grid(trained, trained.image), grid = fixed_grid(trained, size);
-  if (own.size() > 0 && own != grid) {
-    const bool vit = trained.params.contains("pos_embedding");
-    throw Error(
-        Exit::usage, trained.origin,
-        fmt::format("images of {}x{} have {}x{} patches, but the model's {} for {}x{}{}",
-                    size.height, size.width, grid.rows, grid.columns,
-                    vit ? "position embeddings are" : "token mixing is", own.rows, own.columns,
-                    vit ? "; to resample them, export with --config C --set model_init=WORKDIR "
-                          "instead of --workdir"
-                        : " patches"));
-  }
-  check_shapes(trained, size);
+  check_fit(trained, size);
   trained.image = size;
 }
 

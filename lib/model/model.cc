@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "lib/util/error.h"
@@ -13,6 +14,13 @@ namespace bv {
 namespace {
 
 constexpr const char* kHeadBias = "head/bias";
+constexpr const char* kLearnedPositions = "pos_embedding";
+
+bool has_parameter(const Model& model, std::string_view name) {
+  const auto& all = model.parameters();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Module::Parameter& parameter) { return parameter.name == name; });
+}
 
 }  // namespace
 
@@ -25,13 +33,16 @@ Module::Named named_parameters(const Model& model) {
 
 Module::Named named_buffers(const Model& model) { return model.buffers(); }
 
+bool weights_fit_places(const Model& model, int64_t height, int64_t width, bool resampled) {
+  if (model.takes_size(height, width)) return true;
+  return model.position_grid().size() > 0 &&
+         (resampled || !has_parameter(model, kLearnedPositions));
+}
+
 std::function<void(size_t)> parameter_init(const Model& model, uint64_t seed,
                                            std::optional<double> head_bias) {
   const auto& all = model.parameters();
-  const bool head_found =
-      std::any_of(all.begin(), all.end(),
-                  [](const Module::Parameter& parameter) { return parameter.name == kHeadBias; });
-  if (head_bias && !head_found) {
+  if (head_bias && !has_parameter(model, kHeadBias)) {
     throw Error(Exit::usage, "",
                 "init_head_bias is given, but the model has no parameter 'head/bias'");
   }

@@ -64,6 +64,12 @@ class Model : public Module {
 Module::Named named_parameters(const Model& model);
 Module::Named named_buffers(const Model& model);
 
+// Returns whether the weights of a model that was built for images of this size fit `model`, which
+// may be for images of another size: they belong to no places in the image, or `model` has the same
+// places. Position embeddings also fit if they are fixed, because those of `model` are used, and
+// learned ones if `resampled`: if the weights are loaded from a file, which resamples them.
+bool weights_fit_places(const Model& model, int64_t height, int64_t width, bool resampled);
+
 // Moves the parameters and buffers to a device.
 void move_to(c10::Device device, Model& model);
 

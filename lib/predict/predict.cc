@@ -78,17 +78,11 @@ class Predictor {
   }
 
   // Throws at `place` if the images have other channels than those of the training, or another size
-  // while the weights fit only the places of that size (Model::takes_size()). Position embeddings
-  // fit if they are fixed, because they are then computed for the images. They also fit if they
-  // were learned and come from a weights file, because they are then resampled.
+  // that the weights do not fit.
   void check_size(const PredictModel& from, const at::Tensor& image, const Place& place) const {
     if (from.image.size() != 3 || image.sizes() == at::IntArrayRef(from.image)) return;
-    const Module::Named all = named_parameters(*model_);
-    const bool learned = std::any_of(all.begin(), all.end(),
-                                     [](const auto& one) { return one.first == "pos_embedding"; });
-    const bool adapts = model_->position_grid().size() > 0 && !(from.checkpoint && learned);
-    if (image.size(2) != from.image[2] ||
-        !(adapts || model_->takes_size(from.image[0], from.image[1]))) {
+    if (image.size(2) != from.image[2] || !weights_fit_places(*model_, from.image[0], from.image[1],
+                                                              /*resampled=*/!from.checkpoint)) {
       throw Error(Exit::usage, place,
                   fmt::format("gives images of {}, but the model was trained on {} and cannot take "
                               "them",

@@ -244,9 +244,9 @@ uint64_t bytes_of(const Model& model) {
 // Warns if the weights belong to places in the images of their training that the model's images do
 // not have. Grids of positions are resampled instead.
 void warn_of_other_places(const std::string& path, const Model& model) {
-  if (model.position_grid().size() > 0) return;
   const std::vector<int64_t> image = stored_model(path).image;
-  if (image.size() != 3 || model.takes_size(image[0], image[1])) return;
+  if (image.size() != 3 || weights_fit_places(model, image[0], image[1], /*resampled=*/true))
+    return;
   log::warn(
       "{}: trained on images of {}x{}; some of its weights belong to places in them, and the "
       "model's images have other places",
