@@ -69,8 +69,9 @@ TEST_CASE("predict refuses images with as many patches or values in other places
   const TempFolder folder;
   const std::string wide = folder / "wide.npz";
   write_npz(wide, {{"image", at::full({3, 4, 16, 1}, 7, at::kByte)}});
-  // Returns the error of a model that was trained on 8x8 images, or "".
-  const auto error = [&](const std::string& name, const std::string& keys) {
+  // Returns the error of a model that was trained on 8x8 images, or "". Its weights are in a
+  // checkpoint or, with `in_file`, in a weights file.
+  const auto error = [&](const std::string& name, const std::string& keys, bool in_file = false) {
     PredictModel model;
     model.config = parse_config(fmt::format("model_name: {}\nmodel: {}\nnum_classes: 2\nevals: "
                                             "{{val: {{pp_fn: 'value_range(-1, 1)'}}}}\n",
@@ -81,11 +82,19 @@ TEST_CASE("predict refuses images with as many patches or values in other places
     const auto trained =
         Model::Registry::make(name, model.config.section("model"), Place(), ModelEnv{2, 8, 8, 1});
     init_parameters(*trained, 1, std::nullopt);
+    NamedTensors file;
     model.checkpoint.emplace();
-    for (const auto& [path, value] : named_parameters(*trained))
+    for (const auto& [path, value] : named_parameters(*trained)) {
       model.checkpoint->tensors["params/" + path] = value.detach();
+      file[path] = value.detach().contiguous();
+    }
     for (const auto& [path, value] : named_buffers(*trained))
       model.checkpoint->tensors["buffers/" + path] = value;
+    if (in_file) {
+      model.checkpoint.reset();
+      model.weights = folder / "w.npz";
+      write_npz(model.weights, file);
+    }
     PredictRequest request;
     request.inputs = {wide};
     request.outputs = {"logits"};
@@ -94,14 +103,19 @@ TEST_CASE("predict refuses images with as many patches or values in other places
   const std::string refused =
       "--pp: error: gives images of (4, 16, 1), but the model was trained on (8, 8, 1) and cannot "
       "take them";
-  CHECK(error("cnn", "{widths: [4], dense: 8}") == refused);
-  CHECK(error("mlp_mixer",
-              "{patch_size: [2, 2], num_blocks: 1, hidden_dim: 8, tokens_mlp_dim: 8, "
-              "channels_mlp_dim: 8}") == refused);
+  const std::string mixer =
+      "{patch_size: [2, 2], num_blocks: 1, hidden_dim: 8, tokens_mlp_dim: 8, channels_mlp_dim: 8}";
+  for (const bool in_file : {false, true}) {
+    INFO("weights file: " << in_file);
+    CHECK(error("cnn", "{widths: [4], dense: 8}", in_file) == refused);
+    CHECK(error("mlp_mixer", mixer, in_file) == refused);
+    // These positions are computed for the images.
+    CHECK(error("vit", "{variant: mu/2, depth: 1, posemb: sincos2d}", in_file) == "");
+  }
+  // Learned positions are resampled if they come from a file.
   CHECK(error("vit", "{variant: mu/2, depth: 1}") == refused);
-  // These positions are computed for the images, and this model has none.
-  CHECK(error("vit", "{variant: mu/2, depth: 1, posemb: sincos2d}") == "");
-  CHECK(error("bit", "{width: 0.5, depth: [1, 1]}") == "");
+  CHECK(error("vit", "{variant: mu/2, depth: 1}", /*in_file=*/true) == "");
+  CHECK(error("bit", "{width: 0.5, depth: [1, 1]}") == "");  // it has no positions
 }
 
 TEST_CASE("predict refuses images of other channels, and names what preprocesses them") {
