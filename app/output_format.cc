@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/descriptor.h"
@@ -12,25 +13,6 @@
 #include "lib/util/text.h"
 
 namespace bv {
-namespace {
-
-// Returns the folder of the run or of the rows of bvtrain eval that keeps `file` under a name of
-// its own; "" if there is none.
-std::string owner_of(const std::string& file) {
-  const std::filesystem::path path(file);
-  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  const Workdir run(folder);
-  if (!file_exists(run.run_json()) && !file_exists(run.evaluated())) return "";
-  const std::string name = folder + "/" + path.filename().string();
-  for (const std::string& own :
-       {run.config(), run.run_json(), run.result(), run.metrics(), run.skipped(), run.report(),
-        run.learning_curve(), run.evaluated(), run.done(), run.failed(), run.lock()}) {
-    if (name == own) return folder;
-  }
-  return "";
-}
-
-}  // namespace
 
 std::string choose_format(const std::string& output, const std::string& given,
                           const std::vector<OutputFormat>& known) {
@@ -71,18 +53,18 @@ void check_output_file(const std::string& file, const std::string& flag, Standar
                 fmt::format("{}{}", kind_text(info.st_mode),
                             stream ? fmt::format("; `{} -` is standard output", flag) : ""));
   }
-  if (const std::string owner = owner_of(link_target(file)); !owner.empty()) {
+  const std::filesystem::path path = link_target(file), folder = path.parent_path();
+  if (const Workdir owner(folder.empty() ? "." : folder.string()); owner.owns(path.filename())) {
     throw Error(Exit::usage, given,
-                fmt::format("is a file of the run in '{}'; choose another name", owner));
+                fmt::format("is a file of the run in '{}'; choose another name", owner.dir()));
   }
-  const std::filesystem::path folder = std::filesystem::path(link_target(file)).parent_path();
   std::error_code ignored;
   if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
   throw Error(Exit::usage, given, fmt::format("there is no folder '{}'", folder.string()));
 }
 
 void check_output_is_no_input(const std::string& file, const std::vector<std::string>& inputs,
-                              const std::string& command) {
+                              const std::string& which) {
   std::error_code none;
   for (const std::string& input : inputs) {
     const std::string whole = input.substr(0, input.rfind(':'));
@@ -90,9 +72,18 @@ void check_output_is_no_input(const std::string& file, const std::vector<std::st
         std::filesystem::equivalent(file, whole, none) ||
         std::filesystem::equivalent(file, input + "/model.safetensors", none)) {
       throw Error(Exit::usage, "--output " + file,
-                  fmt::format("is a file that {} reads; choose another name", command));
+                  fmt::format("is a file that {}; choose another name", which));
     }
   }
+}
+
+void check_output_is_not_in(const std::string& file, const Config& config) {
+  std::vector<std::string> texts;
+  const nlohmann::json flat = nlohmann::json::parse(config.json()).flatten();
+  for (const auto& [path, value] : flat.items()) {
+    if (value.is_string()) texts.push_back(value);
+  }
+  check_output_is_no_input(file, texts, "the config names");
 }
 
 }  // namespace bv

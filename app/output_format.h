@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/config/config.h"
+
 namespace bv {
 
 // Several formats may share a suffix; the first one is what the suffix means without --format.
@@ -27,9 +29,13 @@ enum class StandardOutput { impossible, possible };
 void check_output_file(const std::string& file, const std::string& flag = "--output",
                        StandardOutput dash = StandardOutput::impossible);
 
-// Throws Error(Exit::usage) if `--output file` would replace one of the files that `command` reads.
-// An input may name a part of a file, "two_towers.npz:img", or a folder with a model.safetensors.
+// Throws Error(Exit::usage) if `--output file` would replace one of `inputs`. `which` says in the
+// message which files these are: "predict reads". An input may name a part of a file,
+// "two_towers.npz:img", or a folder with a model.safetensors.
 void check_output_is_no_input(const std::string& file, const std::vector<std::string>& inputs,
-                              const std::string& command);
+                              const std::string& which);
+// Throws Error(Exit::usage) if `--output file` would replace a file that a value of the config
+// names, such as a data set or a list of examples to leave out.
+void check_output_is_not_in(const std::string& file, const Config& config);
 
 }  // namespace bv

@@ -113,13 +113,12 @@ Exit predict_command(const Arguments& arguments) {
                     arrays ? StandardOutput::impossible : StandardOutput::possible);
   std::vector<std::string> read = arguments.inputs;
   read.insert(read.end(), {arguments.config, arguments.weights});
-  check_output_is_no_input(arguments.output, read, "predict");
+  check_output_is_no_input(arguments.output, read, "predict reads");
   const c10::Device device = use_one_device(arguments.devices, "predict");
   const PredictModel model =
       open_predict_model({arguments.workdir, arguments.weights, arguments.config,
                           arguments.overrides, arguments.eval});
-  if (!model.checkpoint && arguments.weights.empty())
-    check_output_is_no_input(arguments.output, {model.config.get("model_init", "")}, "predict");
+  check_output_is_not_in(arguments.output, model.config);
 
   PredictRequest request;
   request.inputs = arguments.inputs;

@@ -207,6 +207,25 @@ TEST_CASE("workdir: temporary files of dead writers go at the start and with --c
   CHECK(workdir.remove() == names);
 }
 
+TEST_CASE("workdir: owns what a run or bvtrain eval keeps in it, and nothing else") {
+  const MemoryFolder folder;
+  for (const bool rows : {false, true}) {
+    INFO(rows);
+    const Workdir workdir(folder / (rows ? "rows" : "run"));
+    fs::create_directories(workdir.dir());
+    std::ofstream(workdir.config_until(5)) << "x";
+    CHECK_FALSE(workdir.owns("metrics.jsonl"));  // so far it is any folder
+    std::ofstream(rows ? workdir.evaluated() : workdir.run_json()) << "{}";
+    for (const char* name : {"metrics.jsonl", "skipped.jsonl", "report.html", "run.json", "ckpt",
+                             ".lock", "FAILED", "evaluated.json", "config-until-step-5.yaml"}) {
+      INFO(name);
+      CHECK(workdir.owns(name));
+    }
+    CHECK_FALSE(workdir.owns("predictions.csv"));
+    CHECK_FALSE(workdir.owns("config-until-step-6.yaml"));
+  }
+}
+
 TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
   const MemoryFolder folder;
   const auto fill = [](const Workdir& workdir) {

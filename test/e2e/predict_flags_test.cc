@@ -50,6 +50,16 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
   CHECK(refused({"predict", "--weights", "m.npz", own.path() + "/./f.npz", "--output", file}) ==
         is_read);
   CHECK(read_text(file) == "x");
+  const std::string data = own.write("t.csv", "x");
+  for (const std::string key :
+       {"data: {name: csv, fname: '" + data + "'}", "quarantine: " + data}) {
+    const std::string config =
+        own.write("c.yaml", "num_classes: 2\nmodel_name: cnn\nevals: {val: {" + key + "}}\n");
+    CHECK(refused({"predict", "--config", config, "a.jpg", "--output", data})
+              .ends_with("--output " + data +
+                         ": error: is a file that the config names; choose another name\n"));
+    CHECK(read_text(data) == "x");
+  }
   own.write("run.json", "{}");
   const std::string rows = own.write("metrics.jsonl", "x");
   CHECK(predict({"--output", rows}) == "--output " + rows + ": error: is a file of the run in '" +

@@ -244,6 +244,15 @@ std::vector<std::string> Workdir::kept_files() const {
   return paths;
 }
 
+bool Workdir::owns(const std::string& name) const {
+  if (!file_exists(run_json()) && !file_exists(evaluated())) return false;
+  std::vector<std::string> own = {evaluated(), failed(), lock()};
+  for (const auto& more : {own_files(), kept_files()})
+    own.insert(own.end(), more.begin(), more.end());
+  return std::any_of(own.begin(), own.end(),
+                     [&](const std::string& path) { return fs::path(path).filename() == name; });
+}
+
 std::vector<std::string> Workdir::left_behind(bool ends) const {
   const std::vector<std::string> own = own_files();
   std::vector<std::string> paths;

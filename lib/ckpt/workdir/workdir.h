@@ -160,6 +160,10 @@ class Workdir {
   }
   CkptFolder ckpt() const { return CkptFolder(dir_ + "/ckpt"); }
 
+  // Returns whether this name in the folder is that of a file or folder of a run or of the rows of
+  // `bvtrain eval`. Returns false for all names if the folder holds neither a run nor such rows.
+  bool owns(const std::string& name) const;
+
   // The end of a run, as recorded in DONE.
   struct Done {
     int64_t step = 0;        // the last one
