@@ -176,7 +176,7 @@ std::string Dataset::describe(int64_t index) const {
   return source_->describe(split, at);
 }
 
-std::vector<std::string> Dataset::files_of(int64_t index) const {
+std::optional<std::vector<std::string>> Dataset::files_of(int64_t index) const {
   const auto [split, at] = locate(index);
   return source_->files_of(split, at);
 }

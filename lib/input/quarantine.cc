@@ -109,7 +109,7 @@ void Quarantine::add(std::string_view line, int64_t number) {
 
 void Quarantine::check_files(const Entry& entry, const Dataset& data, int64_t index) const {
   if (!entry.files) return;
-  std::vector<std::string> now = data.files_of(index);
+  auto now = data.files_of(index).value_or(std::vector<std::string>());
   for (std::string& file : now) file = in_utf8(file);
   if (now == *entry.files) return;
   const auto shown = [](const std::vector<std::string>& files) {

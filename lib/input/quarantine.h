@@ -5,9 +5,10 @@
 // call it (Dataset::describe()), and `data` the data set that has it: "input", "input.<name>" in a
 // mixture, "evals.<name>", or any other text for all data sets with an example of that name.
 // `files`, which may be absent, lists the files that the example named (Dataset::files_of()): a row
-// of a CSV file is named by its line, and after an edit that line may hold another example. Other
-// keys are ignored. So the skipped.jsonl of a run is a list too. It lists the examples of a mixture
-// under "input"; their names then begin with the data set: "own: train/cat/17.jpg".
+// of a CSV file is named by its line, and after an edit that line may hold another example. `files`
+// is empty for a row that could not be read. Other keys are ignored. So the skipped.jsonl of a run
+// is a list too. It lists the examples of a mixture under "input"; their names then begin with the
+// data set: "own: train/cat/17.jpg".
 #pragma once
 
 #include <cstdint>

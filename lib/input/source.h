@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -106,8 +107,10 @@ class Source {
   // Returns a name of the example for messages: "train/cat/17.jpg" or "train row 17".
   virtual std::string describe(size_t split, int64_t index) const;
   // Returns the names of the files that are read for the example, such as its image, for messages.
-  // Empty if describe() names them, or if they are not known.
-  virtual std::vector<std::string> files_of(size_t split, int64_t index) const { return {}; }
+  // Empty if the row that names them cannot be read; nullopt if the examples are no such rows.
+  virtual std::optional<std::vector<std::string>> files_of(size_t split, int64_t index) const {
+    return std::nullopt;
+  }
   // Returns what --synthetic generates in place of this source. Opens no files.
   virtual SyntheticSpec synthetic_spec() const = 0;
 };

@@ -17,11 +17,10 @@ namespace {
 constexpr size_t kFirst = 10;  // examples of each data set in the report
 
 std::string line_of(const SkippedExample& skipped) {
-  return fmt::format(
-      "{{\"data\": {}, \"step\": {}, \"example\": {}, \"reason\": {}{}}}\n",
-      json_string(skipped.data), skipped.step, json_string(skipped.example),
-      json_string(skipped.reason),
-      skipped.files.empty() ? "" : ", \"files\": " + nlohmann::json(skipped.files).dump());
+  return fmt::format("{{\"data\": {}, \"step\": {}, \"example\": {}, \"reason\": {}{}}}\n",
+                     json_string(skipped.data), skipped.step, json_string(skipped.example),
+                     json_string(skipped.reason),
+                     skipped.files ? ", \"files\": " + nlohmann::json(*skipped.files).dump() : "");
 }
 
 std::optional<SkippedExample> read_line(std::string_view line) {
@@ -32,8 +31,9 @@ std::optional<SkippedExample> read_line(std::string_view line) {
   if (!json.contains("step") || !json.at("step").is_number_integer()) return std::nullopt;
   SkippedExample skipped{json.at("data"), json.at("step"), json.at("example"), json.at("reason")};
   if (const auto files = json.find("files"); files != json.end() && files->is_array()) {
+    skipped.files.emplace();
     for (const auto& file : *files)
-      if (file.is_string()) skipped.files.push_back(file);
+      if (file.is_string()) skipped.files->push_back(file);
   }
   return skipped;
 }

@@ -3,7 +3,8 @@
 //
 //   {"data": "input", "step": 3, "example": "train/cat/17.jpg", "reason": "truncated JPEG"}
 //
-// If the example is a row that names files, these follow as the list `files`.
+// If the examples are rows that name files, these follow as the list `files`. It is empty if the
+// row cannot be read.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,9 @@ struct SkippedExample {
   std::string data;  // "input", "evals.<name>", or a data set of an evaluator with several
   int64_t step = 0;
   std::string example, reason;
-  std::vector<std::string> files = {};  // that the example names; empty if it names none
+  // That the example names, in UTF-8. Empty if the row that names them cannot be read; nullopt if
+  // the examples of the data set name no files.
+  std::optional<std::vector<std::string>> files = {};
 };
 
 // Removes from `file` the entries of a step that belong to these data sets, or to parts of them:

@@ -165,6 +165,8 @@ TEST_CASE("csv: skip_errors keeps broken rows as examples that fail", "[csv]") {
         "t.csv:4: error: the row has 3 cells, but the header has 2: quote cells that hold ',' "
         "(column 18)");
   CHECK(failure(3) == "t.csv:5: error: can't read 'images/x.jpg': no such file");
+  CHECK(data->files_of(0) == Names{"images/a.jpg"});
+  CHECK(data->files_of(2) == Names{});  // not nullopt: the list of skipped examples shows it
   // A quote that is never closed swallows rows: that is always an error.
   CHECK(folder.local(error_of([&] {
     folder.data("image,label\nimages/a.jpg,1\nimages/b.jpg,\"2\n", "", tolerant());

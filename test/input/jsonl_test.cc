@@ -249,6 +249,7 @@ TEST_CASE("jsonl: skip_errors keeps broken rows as examples that fail", "[jsonl]
   CHECK(data->source().labels(0).equal(at::tensor({int64_t{3}, kNo, kNo, int64_t{5}}, at::kLong)));
   CHECK(data->label_counts() == std::map<int64_t, int64_t>{{3, 1}, {5, 1}});
   CHECK(data->read(3).at("label").item<int64_t>() == 5);
+  CHECK_FALSE(data->files_of(0).has_value());
   CHECK(folder.local(error_of([&] { data->read(1); }, Exit::data)) ==
         "t.jsonl:2: error: expected an object: {\"key\": value, ...} (column 1)");
   CHECK(folder.local(error_of([&] { data->read(2); }, Exit::data)) ==

@@ -19,9 +19,10 @@ namespace {
 class ListedSource : public FakeSource {
  public:
   explicit ListedSource(bool twins = false) : FakeSource(12), twins_(twins) {}
-  std::vector<std::string> files_of(size_t, int64_t index) const override {
-    if (index == 4) return {};
-    return {fmt::format("{}.png", index), fmt::format("{}.mask", index)};
+  std::optional<std::vector<std::string>> files_of(size_t, int64_t index) const override {
+    std::vector<std::string> files;
+    if (index != 4) files = {fmt::format("{}.png", index), fmt::format("{}.mask", index)};
+    return files;
   }
   at::Tensor labels(size_t) const override {
     std::vector<int64_t> all;

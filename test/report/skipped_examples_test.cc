@@ -180,21 +180,25 @@ TEST_CASE("damaged lines of skipped.jsonl are dropped") {
 
 TEST_CASE("the files of a skipped row are listed and kept by a restart") {
   const TempFolder dir;
-  const std::string line =
+  using Files = std::vector<std::string>;
+  const std::string lines =
       "{\"data\": \"input\", \"step\": 3, \"example\": \"m.csv:4\", \"reason\": \"gone\", "
-      "\"files\": "
-      "[\"a.jpg\",\"b.jpg\"]}\n";
+      "\"files\": [\"a.jpg\",\"b.jpg\"]}\n"
+      "{\"data\": \"input\", \"step\": 3, \"example\": \"m.csv:9\", \"reason\": \"one cell\", "
+      "\"files\": []}\n";
   {
     SkippedExamples skipped;
     skipped.open(dir / "s.jsonl", 0);
-    skipped.add({"input", 3, "m.csv:4", "gone", {"a.jpg", "b.jpg"}});
+    skipped.add({"input", 3, "m.csv:4", "gone", Files{"a.jpg", "b.jpg"}});
+    skipped.add({"input", 3, "m.csv:9", "one cell", Files{}});
     skipped.sync();
   }
-  CHECK(read_file(dir / "s.jsonl") == line);
+  CHECK(read_file(dir / "s.jsonl") == lines);
   SkippedExamples again;
-  CHECK(again.open(dir / "s.jsonl", 3) == line);
+  CHECK(again.open(dir / "s.jsonl", 3) == lines);
   REQUIRE(again.summaries().size() == 1);
-  CHECK(again.summaries()[0].first[0].files == std::vector<std::string>{"a.jpg", "b.jpg"});
+  CHECK(again.summaries()[0].first[0].files == Files{"a.jpg", "b.jpg"});
+  CHECK(again.summaries()[0].first[1].files == Files{});
 }
 
 TEST_CASE("names that are not UTF-8 are known again") {

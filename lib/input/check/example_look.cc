@@ -84,15 +84,6 @@ bool attempt_look(const OpenedData& opened, int64_t index, bool reads, ExampleLo
   }
 }
 
-// Returns whether the examples of a data set name files. An example with a broken row cannot show
-// this, so several are tried.
-bool name_files(const Dataset& data) {
-  constexpr int64_t kAsked = 1000;
-  for (int64_t i = 0; i < std::min(data.size(), kAsked); ++i)
-    if (!data.files_of(i).empty()) return true;
-  return false;
-}
-
 bool is_readable(const std::string& file) {
   try {
     file_bytes(file, "");
@@ -106,9 +97,9 @@ bool is_readable(const std::string& file) {
 // of the feature `decoded`, which could not be decoded, or the first file that cannot be read if
 // `decoded` is empty. "" if no file is at fault.
 std::string broken_file(const OpenedData& opened, int64_t index, const std::string& decoded) {
-  const std::vector<std::string> names = opened.data->files_of(index);
-  if (names.size() != opened.file_folders.size()) return "";
-  auto name = names.begin();
+  const auto names = opened.data->files_of(index);
+  if (!names || names->size() != opened.file_folders.size()) return "";
+  auto name = names->begin();
   for (const auto& [feature, folder] : opened.file_folders) {
     const std::string path = row_file(*name++, folder, 0).path;
     if (decoded.empty() ? !is_readable(path) : feature == decoded) return path;
@@ -122,8 +113,7 @@ BrokenExample broken_example(const OpenedData& opened, int64_t index, const std:
                              const std::string& where) {
   BrokenExample broken{opened.name, opened.data->describe(index), "", std::nullopt, reason};
   find_file(broken, where, opened.folder);
-  std::vector<std::string> files = opened.data->files_of(index);
-  if (!files.empty() || name_files(*opened.data)) broken.files = std::move(files);
+  broken.files = opened.data->files_of(index);
   return broken;
 }
 

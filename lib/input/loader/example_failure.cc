@@ -27,7 +27,7 @@ std::string reason_of(const Error& error, const std::string& name) {
 // Prepends the names of the example's files to the reason, unless it already contains one of them.
 std::string with_files(const std::string& reason, const Dataset& data, int64_t index) {
   std::string names;
-  for (const std::string& file : data.files_of(index)) {
+  for (const std::string& file : data.files_of(index).value_or(std::vector<std::string>())) {
     // The end of a long name may have been cut off.
     if (reason.find(printable(file, std::string::npos).substr(0, 60)) != std::string::npos)
       return reason;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,9 @@ struct ExampleFailure {
   bool fatal = false;      // stops the run whatever the error budget is
   bool of_config = false;  // the config is wrong, and the exception names the place
   Exit code = Exit::data;
-  std::string name;                     // "train/cat/17.jpg"
-  std::string reason;                   // "truncated JPEG"
-  std::vector<std::string> files = {};  // Dataset::files_of()
+  std::string name;                                    // "train/cat/17.jpg"
+  std::string reason;                                  // "truncated JPEG"
+  std::optional<std::vector<std::string>> files = {};  // Dataset::files_of()
   std::string text() const { return name + ": " + reason; }
 };
 

@@ -16,12 +16,14 @@ std::vector<FailedExample> gather_failed(Group& group, const std::vector<FailedE
   for (const FailedExample& each : mine) {
     text += fmt::format("{}[{}, {}, {}, {}]", text.empty() ? "" : ", ", each.index,
                         json_string(each.name), json_string(each.reason),
-                        nlohmann::json(each.files).dump());
+                        each.files ? nlohmann::json(*each.files).dump() : "null");
   }
   std::vector<FailedExample> all;
   for (const std::string& list : group.gather_text(text, "failed examples")) {
-    for (const auto& each : nlohmann::json::parse("[" + list + "]"))
-      all.push_back({each.at(0), each.at(1), each.at(2), each.at(3)});
+    for (const auto& each : nlohmann::json::parse("[" + list + "]")) {
+      all.push_back({each.at(0), each.at(1), each.at(2)});
+      if (!each.at(3).is_null()) all.back().files = each.at(3).get<std::vector<std::string>>();
+    }
   }
   return all;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,10 @@ namespace bv {
 
 // An example that a loader has left out because it cannot be read.
 struct FailedExample {
-  int64_t index = 0;                    // in the data set
-  std::string name;                     // "train/cat/17.jpg", in UTF-8
-  std::string reason;                   // "truncated JPEG"
-  std::vector<std::string> files = {};  // Dataset::files_of(), in UTF-8
+  int64_t index = 0;                                   // in the data set
+  std::string name;                                    // "train/cat/17.jpg", in UTF-8
+  std::string reason;                                  // "truncated JPEG"
+  std::optional<std::vector<std::string>> files = {};  // Dataset::files_of(), in UTF-8
 };
 
 // Returns `text` with bytes that are not UTF-8 replaced, as they are in skipped.jsonl, so that a

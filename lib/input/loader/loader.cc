@@ -243,7 +243,9 @@ void Loader::Impl::count_failures(std::vector<ExampleFailure>& failures) {
     }
     if (!is_new) continue;
     new_failed.push_back({failure.index, name, failure.reason, failure.files});
-    for (std::string& file : new_failed.back().files) file = in_utf8(file);
+    if (auto& files = new_failed.back().files) {
+      for (std::string& file : *files) file = in_utf8(file);
+    }
     if (options.warns) warn(failure);
   }
 }

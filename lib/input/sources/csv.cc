@@ -107,6 +107,8 @@ class CsvReader : public RowReader {
                                              : layout_.label.classes),
         path_(layout_.column_of(CsvRole::path).value()) {}
 
+  bool has_files() const override { return true; }
+
   std::vector<RowFile> files(std::string_view row) const override {
     const std::vector<CsvCell> cells = cells_of(row);
     return {row_file(cells[path_].text, folder_, cells[path_].at)};

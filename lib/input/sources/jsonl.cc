@@ -120,6 +120,8 @@ class JsonlReader : public RowReader {
   JsonlReader(JsonlKeys all, FileKeys files, std::string split)
       : keys_(std::move(all)), files_(std::move(files)), split_(std::move(split)) {}
 
+  bool has_files() const override { return !files_.empty(); }
+
   std::vector<RowFile> files(std::string_view row) const override {
     std::vector<RowFile> all;
     for (const JsonField& field : fields_of(row)) {

@@ -102,14 +102,16 @@ std::string ManifestSource::describe(size_t split, int64_t index) const {
   return fmt::format("{}:{}", fname_, all.index.lines.at(row_of(all, split, index)));
 }
 
-std::vector<std::string> ManifestSource::files_of(size_t split, int64_t index) const {
+std::optional<std::vector<std::string>> ManifestSource::files_of(size_t split,
+                                                                 int64_t index) const {
   const Opened& all = opened();
+  if (!all.reader->has_files()) return std::nullopt;
   std::vector<std::string> names;
   try {
     const std::string row = row_bytes(all.index, row_of(all, split, index));
     for (const RowFile& file : all.reader->files(row)) names.push_back(file.name);
   } catch (const std::exception&) {
-    return {};  // the row itself is broken
+    names.clear();  // the row itself is broken
   }
   return names;
 }

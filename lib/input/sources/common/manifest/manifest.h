@@ -49,6 +49,8 @@ RowFile row_file(std::string_view name, const std::string& folder, size_t at);
 class RowReader {
  public:
   virtual ~RowReader() = default;
+  // Returns whether the rows name files.
+  virtual bool has_files() const = 0;
   // Returns the files that a row names. Throws RowFault.
   virtual std::vector<RowFile> files(std::string_view row) const = 0;
   // Returns the example of row number `number`, from 0. Throws RowFault, and
@@ -71,7 +73,7 @@ class ManifestSource : public Source {
   bool sorted_by_class(size_t split) const override;
   // Returns the file and the line: "data/train.csv:17".
   std::string describe(size_t split, int64_t index) const override;
-  std::vector<std::string> files_of(size_t split, int64_t index) const override;
+  std::optional<std::vector<std::string>> files_of(size_t split, int64_t index) const override;
 
  protected:
   ManifestSource(const Config& config, const SourceEnv& env);
