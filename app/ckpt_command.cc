@@ -126,7 +126,7 @@ Json diff_json(const CheckpointDiff& diff, const Restored& a, const Restored& b,
               {"differing", diff.differing()},
               {"tensors", diff.tensors}};
   for (const ConfigChange& each : diff.config)
-    out["config"].push_back({{"key", each.key}, {"a", each.before}, {"b", each.after}});
+    out["config"].push_back({{"key", each.key()}, {"a", each.before}, {"b", each.after}});
   for (const CheckpointDiff::OtherForm& each : diff.other_form)
     out["other_form"].push_back({{"name", each.name}, {"a", each.a}, {"b", each.b}});
   for (size_t i = 0; i < shown; ++i) {

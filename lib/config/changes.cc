@@ -4,25 +4,30 @@
 
 #include "lib/config/document.h"
 #include "lib/config/node.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
+using Path = std::vector<std::string>;
+
 struct FlatValue {
-  std::string key;
+  Path path;
   std::shared_ptr<Node> value;
 };
 
-// Adds the values of a tree that are neither mappings nor null, with their paths.
-void flatten(const std::shared_ptr<Node>& node, const std::string& path,
-             std::vector<FlatValue>& values) {
+// Adds the values of a tree that are neither mappings nor null. `path`: that of the tree.
+void flatten(const std::shared_ptr<Node>& node, const Path& path, std::vector<FlatValue>& values) {
   if (node->kind == Node::Kind::null) return;
   if (node->kind != Node::Kind::map) {
     values.push_back({path, node});
     return;
   }
-  for (const Node::Entry& entry : node->map)
-    flatten(entry.value, join_path(path, entry.key), values);
+  for (const Node::Entry& entry : node->map) {
+    Path below = path;
+    below.push_back(entry.key);
+    flatten(entry.value, below, values);
+  }
 }
 
 bool same(const Node& a, const Node& b) {
@@ -41,28 +46,30 @@ bool same(const Node& a, const Node& b) {
   return a.text == b.text;
 }
 
-const FlatValue* find(const std::vector<FlatValue>& values, const std::string& key) {
+const FlatValue* find(const std::vector<FlatValue>& values, const Path& path) {
   const auto found = std::find_if(values.begin(), values.end(),
-                                  [&](const FlatValue& value) { return value.key == key; });
+                                  [&](const FlatValue& value) { return value.path == path; });
   return found == values.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
+std::string ConfigChange::key() const { return join(path, "."); }
+
 std::vector<ConfigChange> config_changes(const Config& before, const Config& now) {
   std::vector<FlatValue> old_values, new_values;
-  flatten(effective(*now.document_, before.node_, ""), "", old_values);
-  flatten(effective(*now.document_, now.node_, ""), "", new_values);
+  flatten(effective(*now.document_, before.node_, ""), {}, old_values);
+  flatten(effective(*now.document_, now.node_, ""), {}, new_values);
   const std::string none = "not set";
   std::vector<ConfigChange> changes;
   for (const FlatValue& value : new_values) {
-    const FlatValue* old = find(old_values, value.key);
+    const FlatValue* old = find(old_values, value.path);
     if (old == nullptr || !same(*old->value, *value.value))
-      changes.push_back({value.key, old ? to_flow(*old->value) : none, to_flow(*value.value)});
+      changes.push_back({value.path, old ? to_flow(*old->value) : none, to_flow(*value.value)});
   }
   for (const FlatValue& value : old_values) {
-    if (find(new_values, value.key) == nullptr)
-      changes.push_back({value.key, to_flow(*value.value), none});
+    if (find(new_values, value.path) == nullptr)
+      changes.push_back({value.path, to_flow(*value.value), none});
   }
   return changes;
 }

@@ -9,10 +9,13 @@
 namespace bv {
 
 struct ConfigChange {
-  std::string key;            // its path: "schedule.warmup_steps"
+  // The key's name after those of the mappings around it. Names may have dots: {"evals", "val.v2",
+  // "batch_size"}.
+  std::vector<std::string> path;
   std::string before, after;  // the values as YAML on one line; "not set" if there is none
 
-  std::string text() const { return key + ": " + before + " -> " + after; }
+  std::string key() const;  // the path, for messages: "schedule.warmup_steps"
+  std::string text() const { return key() + ": " + before + " -> " + after; }
 };
 
 // Returns the keys whose values differ, first those of `now` in its order, then those that only

@@ -25,7 +25,8 @@ Json essence(Json all) {
   for (auto evaluator = all.begin(); evaluator != all.end(); ++evaluator) {
     if (!evaluator->is_object()) continue;
     for (auto key = evaluator->begin(); key != evaluator->end();) {
-      const bool left_out = is_harmless("evals." + evaluator.key() + "." + key.key());
+      // The name of the evaluator does not matter, and is_harmless() takes none with dots.
+      const bool left_out = is_harmless("evals.x." + key.key());
       key = left_out ? evaluator->erase(key) : std::next(key);
     }
   }

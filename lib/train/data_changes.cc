@@ -16,6 +16,11 @@ const std::string kInputData = "input.data";
 const std::string kEvals = "evals.";
 constexpr const char* kOtherLabels = " with other labels, class names or order";
 
+using Path = std::vector<std::string>;
+const Path kTrainingData = {"input", "data"};
+
+Path data_of(const std::string& evaluator) { return {"evals", evaluator, "data"}; }
+
 }  // namespace
 
 nlohmann::json data_summary(const Recipe& recipe) {
@@ -42,26 +47,27 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
   if (before.at("input") != now.at("input")) {
     const bool counted = before.contains("examples");  // not in older checkpoints
     const bool equal = counted && before.at("examples") == now.at("examples");
-    changes.push_back({kInputData, counted ? count(before.at("examples")) : "other data",
+    changes.push_back({kTrainingData, counted ? count(before.at("examples")) : "other data",
                        count(now.at("examples")) + (equal ? kOtherLabels : "")});
   }
   for (const auto& [name, examples] : now.at("evals").items()) {
     if (before.at("evals").value(name, examples) != examples)
-      changes.push_back(
-          {kEvals + name + ".data", count(before.at("evals").at(name)), count(examples)});
+      changes.push_back({data_of(name), count(before.at("evals").at(name)), count(examples)});
   }
   const std::string unknown = fmt::format("{:016x}", 0);  // older versions hashed less data
   const auto compare = [&](const char* hashes, const char* how) {
     const auto known = before.value(hashes, nlohmann::json::object());  // not in older checkpoints
     for (const auto& [name, hash] : now.at(hashes).items()) {
-      const std::string key = name + ".data";
+      const bool trains = name == "input";
+      const std::string evaluator = trains ? "" : name.substr(kEvals.size());
+      const Path path = trains ? kTrainingData : data_of(evaluator);
       const bool told = std::any_of(changes.begin(), changes.end(),
-                                    [&](const ConfigChange& change) { return change.key == key; });
+                                    [&](const auto& change) { return change.path == path; });
       const std::string old = known.value(name, hash.get<std::string>());
       if (told || old == unknown || old == hash) continue;
-      const std::string examples = count(
-          name == "input" ? now.at("examples") : now.at("evals").at(name.substr(kEvals.size())));
-      changes.push_back({key, examples, examples + how});
+      const std::string examples =
+          count(trains ? now.at("examples") : now.at("evals").at(evaluator));
+      changes.push_back({path, examples, examples + how});
     }
   };
   compare("labels", kOtherLabels);
@@ -70,26 +76,28 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
 }
 
 bool changes_examples(const ConfigChange& change) {
-  return change.key == kInputData ||
-         (change.key.starts_with(kEvals) && change.key.ends_with(".data"));
+  const Path& path = change.path;
+  return path == kTrainingData || (path.size() == 3 && path == data_of(path[1]));
 }
 
-bool chooses_examples(const std::string& key, const std::string& data_key) {
+bool chooses_examples(const ConfigChange& change, const ConfigChange& data) {
   static const std::set<std::string> choosing = {"data",       "data_dir", "datasets",
                                                  "quarantine", "sample",   "train"};
   static const std::set<std::string> of_evaluators = {"distance", "file", "image", "text"};
-  const std::string owner = data_key.substr(0, data_key.rfind('.') + 1);
-  if (!key.starts_with(owner) || key == data_key) return false;
-  const std::vector<std::string> names = split(key.substr(owner.size()), '.');
-  if (data_key != kInputData && of_evaluators.contains(names.front())) return true;
-  return std::ranges::any_of(names, [](const auto& name) { return choosing.contains(name); });
+  const Path& path = change.path;
+  const auto owner_end = data.path.end() - 1;
+  const auto [inside, end] = std::mismatch(path.begin(), path.end(), data.path.begin(), owner_end);
+  if (end != owner_end || inside == path.end() || path == data.path) return false;
+  if (data.path != kTrainingData && of_evaluators.contains(*inside)) return true;
+  return std::any_of(inside, path.end(),
+                     [](const std::string& name) { return choosing.contains(name); });
 }
 
 std::string other_examples_text(const ConfigChange& change) {
   return fmt::format(
       "{}: other examples than in training ({}; now {}); a slice such as train[80%:] may now hold "
       "images that the model was trained on",
-      change.key, change.before, change.after);
+      change.key(), change.before, change.after);
 }
 
 std::vector<std::string> other_examples(const Restored& checkpoint, const Config& config,
@@ -109,7 +117,7 @@ std::vector<std::string> other_examples(const Restored& checkpoint, const Config
   std::vector<std::string> lines;
   for (const ConfigChange& change : data_changes(before, now)) {
     const bool chosen = std::ranges::any_of(
-        keys, [&](const ConfigChange& other) { return chooses_examples(other.key, change.key); });
+        keys, [&](const ConfigChange& other) { return chooses_examples(other, change); });
     if (!chosen) lines.push_back(other_examples_text(change));
   }
   return lines;
@@ -119,8 +127,8 @@ std::vector<Error> data_disagreements(const std::vector<nlohmann::json>& summari
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> others;
   for (size_t r = 1; r < summaries.size(); ++r) {
     for (const ConfigChange& change : data_changes(summaries[0], summaries[r])) {
-      others[{change.key, fmt::format("{}, rank 0 has {}", change.after, change.before)}].push_back(
-          std::to_string(r));
+      others[{change.key(), fmt::format("{}, rank 0 has {}", change.after, change.before)}]
+          .push_back(std::to_string(r));
     }
   }
   std::vector<Error> problems;

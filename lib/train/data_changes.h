@@ -19,16 +19,16 @@ namespace bv {
 // hashes all names and labels, which takes about a second for ten million examples: a run calls it
 // once, at its start.
 nlohmann::json data_summary(const Recipe& recipe);
-// Returns how the examples of two summaries differ: one change of "input.data" or
-// "evals.<name>.data" for each data set.
+// Returns how the examples of two summaries differ: one change of input.data or evals.<name>.data
+// for each data set.
 std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohmann::json& now);
 
 // Returns whether data_changes() made this change, rather than a comparison of config keys.
 bool changes_examples(const ConfigChange& change);
-// Returns whether `key` chooses examples of the data set of `data_key`, which is "input.data" or,
-// for example, "evals.val.data". Such keys are input.quarantine, input.sample,
+// Returns whether a change of a config key chooses other examples for the data set of `data`, a
+// change that data_changes() made. Such keys are input.quarantine, input.sample,
 // input.<part>.data.split, evals.few.datasets, and evals.pairs.file with the names of its arrays.
-bool chooses_examples(const std::string& key, const std::string& data_key);
+bool chooses_examples(const ConfigChange& change, const ConfigChange& data);
 // Returns the warning about a change that data_changes() made.
 std::string other_examples_text(const ConfigChange& change);
 

@@ -20,8 +20,6 @@
 namespace bv {
 namespace {
 
-const std::string kEvals = "evals.";
-
 // Compares a checkpoint with the state that the recipe's step would have. Returns the result.
 std::string check_checkpoint(const Recipe& shapes, const Restored& from) {
   StepConfig options = read_step(shapes.config, *shapes.model, shapes.length);
@@ -122,22 +120,16 @@ ClassNames classes_of(const std::optional<Restored>& checkpoint) {
 
 namespace {
 
-// Returns the evaluator to which a key belongs, "" if it belongs to none. Names may have dots:
-// "val" and "val.v2".
-std::string evaluator_of(const std::string& key, const Recipe& recipe) {
-  std::string found;
-  for (const EvalJob& job : recipe.evals) {
-    if (key.starts_with(kEvals + job.name + ".") && job.name.size() > found.size())
-      found = job.name;
-  }
-  return found;
+// Returns the evaluator to which the key belongs, "" if it belongs to none.
+std::string evaluator_of(const ConfigChange& change) {
+  return change.path.size() > 1 && change.path[0] == "evals" ? change.path[1] : "";
 }
 
-// Whether a change of the key does not affect training.
-bool leaves_training(const std::string& key, const Recipe& recipe) {
-  const std::string name = evaluator_of(key, recipe);
-  if (name.empty()) return is_harmless(key);
-  return is_harmless("evals.x" + key.substr(kEvals.size() + name.size()));
+// Whether the change does not affect training.
+bool leaves_training(ConfigChange change) {
+  // The name of an evaluator does not matter, and is_harmless() takes none with dots.
+  if (!evaluator_of(change).empty()) change.path[1] = "x";
+  return is_harmless(change.key());
 }
 
 }  // namespace
@@ -152,31 +144,30 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
   const bool knows_data = checkpoint.meta.contains("data");  // not in older checkpoints
   if (knows_data) other_data = data_changes(checkpoint.meta.at("data"), data);
   const bool same_data = knows_data && other_data.empty();
-  std::vector<Pattern> harmless;
-  if (same_data) harmless.emplace_back(std::string(kDataPaths));
+  const Pattern data_paths{std::string(kDataPaths)};
   // Adding or removing a whole evaluator does not affect training either.
+  std::set<std::string> whole;
   for (const bool added : {true, false}) {
     const Config& with = added ? recipe.config : before;
     const Config without = (added ? before : recipe.config).section("evals");
     for (const std::string& name : with.section("evals").keys()) {
       if (without.has(name)) continue;
-      harmless.emplace_back(Pattern::quoted(kEvals + name) + "\\..*");
+      whole.insert(name);
       if (added && with.section("evals").has(name)) changes.added.insert(name);
     }
   }
   std::vector<ConfigChange> all = config_changes(before, recipe.config);
   const auto precision = checkpoint.meta.value("precision", recipe.precision_choice.name());
-  const bool named = std::any_of(
-      all.begin(), all.end(), [](const ConfigChange& change) { return change.key == "precision"; });
+  const bool named = std::any_of(all.begin(), all.end(), [](const ConfigChange& change) {
+    return change.key() == "precision";
+  });
   // `auto` may resolve to another precision on this machine.
   if (!named && precision != recipe.precision_choice.name())
-    all.push_back({"precision", precision, recipe.precision_choice.name()});
+    all.push_back({{"precision"}, precision, recipe.precision_choice.name()});
   all.insert(all.end(), other_data.begin(), other_data.end());
   for (ConfigChange& change : all) {
-    const bool accepted =
-        leaves_training(change.key, recipe) ||
-        std::any_of(harmless.begin(), harmless.end(),
-                    [&](const Pattern& pattern) { return pattern.matches(change.key); });
+    const bool accepted = leaves_training(change) || whole.contains(evaluator_of(change)) ||
+                          (same_data && data_paths.matches(change.key()));
     (accepted ? changes.harmless : changes.changing).push_back(std::move(change));
   }
   return changes;
@@ -185,7 +176,8 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
 bool changes_end(const ConfigChanges& changes) {
   for (const auto* list : {&changes.harmless, &changes.changing}) {
     for (const ConfigChange& change : *list) {
-      if (change.key.starts_with("early_stop") || change.key.starts_with("total_")) return true;
+      const std::string key = change.key();
+      if (key.starts_with("early_stop") || key.starts_with("total_")) return true;
     }
   }
   return false;
@@ -199,10 +191,10 @@ std::vector<std::string> ConfigChanges::lines() const {
   return all;
 }
 
-std::vector<std::string> ConfigChanges::changed_evaluators(const Recipe& recipe) const {
+std::vector<std::string> ConfigChanges::changed_evaluators() const {
   std::set<std::string> names = added;
   for (const ConfigChange& change : changing) {
-    const std::string name = evaluator_of(change.key, recipe);
+    const std::string name = evaluator_of(change);
     if (!name.empty()) names.insert(name);
   }
   return {names.begin(), names.end()};
@@ -217,9 +209,7 @@ namespace {
 // Warns of each data set that has other examples although its keys in the config are the same.
 void warn_of_examples(const ConfigChanges& changes) {
   for (const ConfigChange& change : changes.changing) {
-    const auto chosen = [&](const ConfigChange& other) {
-      return chooses_examples(other.key, change.key);
-    };
+    const auto chosen = [&](const ConfigChange& other) { return chooses_examples(other, change); };
     const bool named = std::any_of(changes.changing.begin(), changes.changing.end(), chosen) ||
                        std::any_of(changes.harmless.begin(), changes.harmless.end(), chosen);
     if (changes_examples(change) && !named) log::warn("{}", other_examples_text(change));
@@ -233,7 +223,7 @@ void ConfigChanges::require(bool accept, const std::string& workdir, bool finish
   if (changing.empty()) return;
   std::vector<std::string> keys;
   for (const ConfigChange& change : changing) {
-    keys.push_back(change.key + (changes_examples(change) ? " (other examples)" : ""));
+    keys.push_back(change.key() + (changes_examples(change) ? " (other examples)" : ""));
   }
   const std::string names = short_list(keys);
   throw Error(Exit::usage, workdir,

@@ -37,7 +37,7 @@ struct ConfigChanges {
   void report() const;  // logs them
   // Returns the evaluators that measure something else now, such as other data, and those that were
   // added: before, their names or their metrics may have been those of another evaluator.
-  std::vector<std::string> changed_evaluators(const Recipe& recipe) const;
+  std::vector<std::string> changed_evaluators() const;
   // Throws Error(Exit::usage) if a change affects the training, unless `accept`: then warns if
   // there are other examples although the config names the same data. `finished`: the run has
   // nothing left to do.

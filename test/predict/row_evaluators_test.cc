@@ -30,6 +30,9 @@ TEST_CASE("a folder of rows remembers an evaluator that later rows lack") {
   const std::string more =
       "{\"a\":{\"data\":1,\"log_steps\":2},\"b\":{\"data\":2},\"c\":{\"data\":3}}\n";
   CHECK(add(more) == more);
+  const std::string dotted = "{\"a.v2\":{\"data\":1,\"log_steps\":2}}\n";
+  write(rows.config(), "{\"a.v2\":{\"data\":1}}\n");
+  CHECK(add(dotted) == dotted);
 }
 
 }  // namespace bv::test

@@ -103,6 +103,22 @@ TEST_CASE("an evaluator's other examples are told unless a key that chooses them
   }
 }
 
+TEST_CASE("a key that chooses the examples of val.v2 does not hide other examples of val") {
+  const auto config = [](const std::string& split) {
+    return R"({"evals": {"val": {"data": {"name": "digits"}},
+                         "val.v2": {"data": {"name": "digits", "split": ")" +
+           split + R"("}}}})";
+  };
+  Restored from;
+  from.folder = "run/ckpt/step-5";
+  from.meta["config"] = config("test");
+  from.meta["data"] = summary({{"evals", {{"val", 60}, {"val.v2", 60}}}});
+  CHECK(other_examples(from, parse_config_json(config("train"), "t.yaml"),
+                       {{"val", {50, 0}}, {"val.v2", {50, 0}}}) ==
+        Lines{"evals.val.data: other examples than in training (60 examples; now 50 examples); a "
+              "slice such as train[80%:] may now hold images that the model was trained on"});
+}
+
 TEST_CASE("a checkpoint that does not fit the config says how to start from its weights") {
   TinyRun before("{optax_name: scale_by_adam, lr: 0.01}"),
       same("{optax_name: scale_by_adam, lr: 1}"),

@@ -34,7 +34,7 @@ void Trainer::take_changes(const Restored& from) {
 // Removes what the starts of the dropped entries have left. A process may be killed meanwhile: the
 // entries stay in run.json until this is done.
 void Trainer::undo_dropped_changes() const {
-  const std::vector<std::string> evaluators = changes_.changed_evaluators(recipe_);
+  const std::vector<std::string> evaluators = changes_.changed_evaluators();
   bool other_row = false;
   for (const nlohmann::json& dropped : dropped_changes_) {  // the last one first
     const int64_t step = dropped.at("step");
@@ -77,7 +77,7 @@ void Trainer::keep_old_config() const {
 // example, a run that stopped early may be given more steps, but no more patience. If evaluators
 // have changed, ckpt/best may have been put aside: the next start then drops the entry.
 void Trainer::forget_unused_changes() {
-  if (!workdir_ || changes_.none() || !changes_.changed_evaluators(recipe_).empty()) return;
+  if (!workdir_ || changes_.none() || !changes_.changed_evaluators().empty()) return;
   if (done_step_ > first_step_ || !metrics_->had_row(first_step_)) return;
   changes_ = {};
   restore_config(first_step_);

@@ -328,7 +328,7 @@ void Trainer::write_run_json(const std::string& start) {
   if (!changes_.none()) {
     changes.push_back({{"step", first_step_},
                        {"changes", changes_.lines()},
-                       {"evaluators", changes_.changed_evaluators(recipe_)}});
+                       {"evaluators", changes_.changed_evaluators()}});
   }
   const nlohmann::json run = {
       {"argv", options_.argv},
