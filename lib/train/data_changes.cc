@@ -12,7 +12,6 @@
 namespace bv {
 namespace {
 
-const std::string kInputData = "input.data";
 const std::string kEvals = "evals.";
 constexpr const char* kOtherLabels = " with other labels, class names or order";
 
