@@ -90,6 +90,6 @@ inline const Keys kHarmlessKeys = {
 bool is_harmless(const std::string& key);
 // Keys of data sets that say where the files are. Moving the same files changes nothing.
 inline const std::string_view kDataPaths =
-    ".*\\.(data_dir|fname|images|labels|urls|files|folder)(\\[.*)?";
+    ".*\\.(data_dir|fname|file|images|labels|urls|files|folder)(\\[.*)?";
 
 }  // namespace bv

@@ -88,10 +88,11 @@ void report_odd_states(Group& group, c10::Device device, int64_t step, int64_t d
   const bool mine = known && std::ranges::find(odd, group.rank()) != odd.end();
   throw Error::in(
       "train", mine ? Exit::internal : Exit::peer,
-      fmt::format("after step {} the weights or the optimizer's state of {} differ{}: {} ({}) or "
-                  "its memory is faulty{}",
-                  step, short_list(names), known ? " from those of the other ranks" : "",
-                  known ? "a device" : "the device of one of them", kind, advice));
+      fmt::format(
+          "after step {} the weights, buffers or optimizer state of {} differ{}: {} ({}) or "
+          "its memory is faulty{}",
+          step, short_list(names), known ? " from those of the other ranks" : "",
+          known ? "a device" : "the device of one of them", kind, advice));
 }
 
 }  // namespace bv

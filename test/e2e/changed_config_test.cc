@@ -150,6 +150,9 @@ TEST_CASE("other values in an evaluator's file of arrays are told") {
                                           "', log_steps: 5}"};
   const FinishedRun finished(pairs);
   CHECK(finished.again(pairs).code == 0);
+  const std::string copy = folder / "copy.npz";
+  std::filesystem::copy_file(file, copy);
+  CHECK(finished.again({pairs.front(), "evals.pairs.file=" + copy}).code == 0);
   write_pairs(2);
   CHECK(
       contains(finished.again(pairs).err,

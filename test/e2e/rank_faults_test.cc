@@ -161,13 +161,14 @@ TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothin
   const Finished odd = run(f.args("w", {"--devices", "cpu:3"}), flip);
   INFO(odd.err);
   CHECK(odd.code == 1);  // of rank 1; the others end with 7
-  CHECK_THAT(odd.err,
-             Catch::Contains("[train] after step 13 the weights or the optimizer's state of rank 1 "
-                             "(") &&
-                 Catch::Contains(" differ from those of the other ranks: a device (") &&
-                 Catch::Contains(
-                     " is faulty; they were equal after step 10; the same command "
-                     "continues from the newest checkpoint, of that step or an earlier one\n"));
+  CHECK_THAT(
+      odd.err,
+      Catch::Contains("[train] after step 13 the weights, buffers or optimizer state of rank 1 "
+                      "(") &&
+          Catch::Contains(" differ from those of the other ranks: a device (") &&
+          Catch::Contains(
+              " is faulty; they were equal after step 10; the same command "
+              "continues from the newest checkpoint, of that step or an earlier one\n"));
   CHECK(metric_rows(f.dir / "w").size() == 14);
   CHECK(run(f.args("w", {"--devices", "cpu:3"})).code == 0);
   REQUIRE(run(f.args("calm", {"--devices", "cpu:3"})).code == 0);
@@ -179,10 +180,11 @@ TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothin
                             flip);
   INFO(pair.err);
   CHECK(pair.code == 7);
-  CHECK_THAT(pair.err,
-             Catch::Contains("[train] after step 20 the weights or the optimizer's state of rank 0 "
-                             "(") &&
-                 Catch::Contains(" differ: the device of one of them ("));
+  CHECK_THAT(
+      pair.err,
+      Catch::Contains("[train] after step 20 the weights, buffers or optimizer state of rank 0 "
+                      "(") &&
+          Catch::Contains(" differ: the device of one of them ("));
   CHECK(exists(f.dir / "p/ckpt/step-1"));
   CHECK_FALSE(exists(f.dir / "p/ckpt/step-20"));
 

@@ -101,6 +101,10 @@ TEST_CASE("an evaluator's other examples are told unless a key that chooses them
     INFO(key);
     CHECK(told("pairs", set(key)).empty());
   }
+  // Here `image` names a data set of a mixture.
+  const ConfigChange input = {{"input", "data"}, "60 examples", "50 examples"};
+  CHECK_FALSE(chooses_examples({{"input", "image", "pp"}, "'a'", "'b'"}, input));
+  CHECK(chooses_examples({{"input", "image", "data", "split"}, "'a'", "'b'"}, input));
 }
 
 TEST_CASE("a key that chooses the examples of val.v2 does not hide other examples of val") {
