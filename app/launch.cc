@@ -1,7 +1,9 @@
 #include "app/launch.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/distributed/group.h"
@@ -37,7 +39,9 @@ int64_t common_batch_size(const Config& config) {
 std::function<std::string(bool)> loss_of(const std::string& dir) {
   const std::string run_json = Workdir(dir).run_json();
   return [dir, run_json, begun = file_exists(run_json)](bool trained) {
-    const bool gone = (begun || trained) && !file_exists(run_json);
+    std::error_code error;  // of a disk or server: it may be temporary, and the ranks report it
+    const bool there = std::filesystem::exists(run_json, error);
+    const bool gone = (begun || trained) && !there && !error;
     return gone ? dir + ": " + kWorkdirGone : "";
   };
 }

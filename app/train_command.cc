@@ -53,7 +53,7 @@ c10::Device planned_device(const Arguments& arguments) {
 
 // Throws Error(Exit::usage) unless all ranks read the same config and data: they would otherwise
 // train different models together. Warns if their devices differ.
-// `data` is data_summary(recipe).
+// `data`: data_summary(recipe); not used in a group of one.
 void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data, bool writes) {
   check_agreement(group, {{"version", BV_VERSION},
                           {"--workdir", writes ? "a folder" : "none"},

@@ -145,6 +145,15 @@ TEST_CASE("a complete run succeeds although a rank is lost in the last barrier")
     CHECK(count(ended.err, "starting again") == 0);
     CHECK(gone(ranks, 1));
   }
+  Variables variables = {
+      {"DIST_RANKS", "1"}, {"DIST_FAULT", "leaves:1:-1"}, {"DIST_RESTARTS", "1"}};
+  const Hosts nodes(variables);
+  Worker second = nodes.start("1"), first = nodes.start("0");
+  const Finished one = first.wait(), two = second.wait();
+  INFO(one.err << two.err);
+  CHECK(one.code == 0);
+  CHECK(two.code == 7);  // its launcher cannot know that rank 0 has succeeded
+  CHECK(count(one.err + two.err, "starting again") == 0);
 }
 
 TEST_CASE("a rank that SIGKILL does not end is left behind") {

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <map>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 #include "lib/distributed/address.h"
 #include "lib/distributed/launch/node_coordinator.h"
@@ -40,8 +43,19 @@ constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
 // How one generation of ranks (all ranks between two restarts) ended on this node.
 struct Outcome {
   int code = 0;
-  int failed = 0;  // ranks that failed by themselves
+  bool complete = false;  // the run: a rank has ended with 0, which no rank does before
+  int failed = 0;         // ranks that failed by themselves
 };
+
+// Returns find_loss(trained), or "" if the file server of the workdir does not answer in time: then
+// the next ranks wait for it.
+std::string answer_in_time(const std::function<std::string(bool)>& find_loss, bool trained) {
+  std::packaged_task<std::string()> task([find_loss, trained] { return find_loss(trained); });
+  std::future<std::string> answer = task.get_future();
+  std::thread(std::move(task)).detach();
+  const auto limit = std::chrono::duration<double>(kLossAnswers);
+  return answer.wait_for(limit) == std::future_status::ready ? answer.get() : "";
+}
 
 class Launcher {
  public:
@@ -245,14 +259,14 @@ void Launcher::read_report(Store& store) {
 bool Launcher::is_lost(Store& store, int code) {
   const bool restarts = generation_ < options_.max_restarts && may_restart(code);
   if (layout_.node != 0 || !options_.find_loss || !restarts) return false;
-  {
+  try {
     const Deadline deadline(kStoreAnswers, "[distributed] the launcher's store does not answer");
     const std::string key = heartbeat_key(0);
     const auto last = store.has({key}) ? Heartbeat::parse(store.get(key)) : std::nullopt;
     trained_ |= last && last->step >= 0;
+  } catch (const std::exception&) {  // the step is not known
   }
-  const Deadline deadline(kLossAnswers, "[distributed] the file system of the workdir hangs");
-  const std::string loss = options_.find_loss(trained_);
+  const std::string loss = answer_in_time(options_.find_loss, trained_);
   if (!loss.empty()) log::warn("not starting again: {}", loss);
   return !loss.empty();
 }
@@ -351,11 +365,10 @@ Outcome Launcher::await_ranks(Store& store) {
   const bool killed_here =
       std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us(); });
   outcome.code = code_ == 0 && killed_here ? static_cast<int>(Exit::peer) : code_;
-  // A rank ends with 0 only if the run is complete: then a rank that was killed because it did not
-  // end, or that has lost the others, has lost nothing.
-  const bool complete = std::any_of(ranks_.begin(), ranks_.end(),
-                                    [](const auto& r) { return r.code == 0 && !r.killed_by_us(); });
-  if (complete && outcome.code == static_cast<int>(Exit::peer)) outcome.code = 0;
+  outcome.complete = std::any_of(ranks_.begin(), ranks_.end(),
+                                 [](const auto& r) { return r.code == 0 && !r.killed_by_us(); });
+  // Ranks that hung and were killed, or that ended with 7, have then lost nothing.
+  if (outcome.complete && outcome.code == static_cast<int>(Exit::peer)) outcome.code = 0;
   for (const RankProcess& process : ranks_) {
     // A rank that was killed only because it ended too slowly after another's failure has not
     // failed itself.
@@ -402,8 +415,9 @@ int Launcher::run_generations() {
     if (interrupted()) return stopped_code();  // last check: later, the ranks would not be notified
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
-    // With this code no node starts again.
-    const int answer = is_lost(store, outcome.code) ? static_cast<int>(Exit::usage) : outcome.code;
+    const bool may_start_again = !outcome.complete && !is_lost(store, outcome.code);
+    // With the code for `usage` no node starts again.
+    const int answer = may_start_again ? outcome.code : static_cast<int>(Exit::usage);
     sizes = coordinator_->next(generation_, answer, outcome.failed, sizes, options_);
     if (sizes.empty()) return outcome.code;
     failed_code_ = outcome.code;

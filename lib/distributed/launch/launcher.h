@@ -40,11 +40,11 @@ void parse_elastic(const std::string& text, LaunchOptions& options);
 std::vector<int> choose_slots(const std::vector<int>& failures, int count);
 
 // Runs the ranks of this host and returns the exit code of the process. It is 0 if all ranks
-// succeeded, else the code of one rank (128 + signal if a signal killed it), chosen in this order:
+// succeeded, or if one did and the others only hung or ended with 7: the run is complete then.
+// Otherwise it is the code of one rank (128 + signal if a signal killed it), chosen in this order:
 //   1. of the rank that failed first, with a code of its own
 //   2. of a rank that saved and stopped after a signal
-//   3. code 7, which only says that another rank failed; not if any rank here succeeded, because
-//      then the run is complete
+//   3. code 7, which only says that another rank failed
 // Blocks the signals of this thread from the start and handles them itself. Throws
 // Error(Exit::usage, peer, memory) before any rank was started. Throws Error(Exit::peer) after its
 // ranks have ended, if the other nodes have continued without this one.

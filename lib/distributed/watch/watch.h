@@ -65,8 +65,8 @@ class Watch {
   void report_own_failure(int code, std::string_view line);
 
   // Call it before the last barrier of an orderly end. `complete`: the run has succeeded, and this
-  // process has nothing more to do. If ranks are then lost after rank 0 has come to the barrier,
-  // which commits the files of all ranks before, this process ends with code 0.
+  // process has nothing more to do. Rank 0 commits the files of all ranks before it comes to the
+  // barrier. If a rank is lost after that, this process ends with code 0.
   void ending(bool complete);
   void stop();  // call after it
 
