@@ -1,3 +1,7 @@
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "app/commands.h"
 #include "app/failure.h"
 #include "app/json_output.h"
@@ -232,6 +236,11 @@ Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& w
   return code;
 }
 
+// Whether this host can list the folder, or it does not exist.
+bool may_list(const std::string& dir) {
+  return ::access(dir.c_str(), R_OK | X_OK) == 0 || errno != EACCES;
+}
+
 }  // namespace
 
 Exit train_command(const Arguments& arguments) {
@@ -250,9 +259,10 @@ Exit train_command(const Arguments& arguments) {
     workdir.check_path();
     warn_of_host([&] { workdir.check_writable(); });
   }
+  const bool given = !arguments.workdir.empty() && (trains || may_list(arguments.workdir));
 
   const Config config = load_config(arguments.config, arguments.overrides);
-  if (arguments.workdir.empty() || workdir.ckpt().steps().empty()) peek_start(config);
+  if (!given || workdir.ckpt().steps().empty()) peek_start(config);
   if (trains) {
     set_time_limit(arguments);
     const Exit code = train_in_group(arguments, config, workdir);
@@ -261,7 +271,7 @@ Exit train_command(const Arguments& arguments) {
   }
   if (dry) {
     const DryRunSummary summary =
-        dry_run(config, arguments.workdir.empty() ? nullptr : &workdir,
+        dry_run(config, given ? &workdir : nullptr,
                 {arguments.synthetic, arguments.dry_run == DryRun::full, arguments.accept_changes,
                  planned_ranks(arguments), planned_device(arguments)});
     for (const std::string& line : warnings(config)) log::warn("{}", line);

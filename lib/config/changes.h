@@ -9,8 +9,8 @@
 namespace bv {
 
 struct ConfigChange {
-  // The key's name after those of the mappings around it. Names may have dots: {"evals", "val.v2",
-  // "batch_size"}.
+  // The names of the mappings around the key, from the outermost, and then its own. A name may have
+  // dots: {"evals", "val.v2", "batch_size"}.
   std::vector<std::string> path;
   std::string before, after;  // the values as YAML on one line; "not set" if there is none
 

@@ -52,7 +52,7 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
 }
 
 // Returns the config of the checkpoint's run. If there is a request.config, its evaluators replace
-// the run's.
+// the run's, and messages name that file, also about the run's other keys.
 Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
   auto keys = nlohmann::json::parse(run_config(checkpoint));
   if (!request.config.empty()) {
@@ -62,7 +62,7 @@ Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
       if (other.contains(key)) keys[key] = other.at(key);
     }
   }
-  const std::string name =  // of the file that has the evaluators
+  const std::string name =
       request.config.empty() ? checkpoint.folder + "/" + kManifestName : request.config;
   return parse_config_json(keys.dump(), name, request.overrides);
 }

@@ -57,15 +57,6 @@ struct Pattern::Compiled {
   std::regex regex;
 };
 
-std::string Pattern::quoted(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (std::string_view("\\^$.|?*+()[]{}/").find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
-
 std::string Pattern::problem(const std::string& text) {
   if (text.size() > limits::kPatternBytes) {
     return fmt::format("the pattern '{}' has {} characters; at most {} are allowed", shown(text),

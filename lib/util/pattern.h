@@ -21,8 +21,6 @@ class Pattern {
   // Whether the pattern matches the whole name.
   bool matches(std::string_view name) const;
 
-  // Returns a pattern that matches only `text`.
-  static std::string quoted(std::string_view text);
   // Says why `text` cannot be a Pattern ("the pattern '(' is ..."); empty if it can.
   static std::string problem(const std::string& text);
 

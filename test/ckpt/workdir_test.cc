@@ -76,6 +76,12 @@ TEST_CASE("workdir: a folder without write permission, and a read-only file syst
     CHECK(error_of([&] { Workdir(folder / "a/x").check_writable(); }) ==
           line + "Permission denied");
     CHECK(error_of([&] { Workdir(folder / "a/x").check_path(); }) == "");
+    ::chmod((folder / "a").c_str(), 0);
+    CHECK(error_of([&] { Workdir(folder / "a/x").check_path(); }) == "");
+    CHECK(
+        error_of([&] { Workdir(folder / "a/x").check_writable(); }) ==
+        fmt::format("{0}/x: error: cannot be the workdir: {0}/x: Permission denied", folder / "a"));
+    ::chmod((folder / "a").c_str(), 0700);
     return;
   }
   if (::mount("none", (folder / "a").c_str(), "tmpfs", MS_RDONLY, nullptr) != 0) {

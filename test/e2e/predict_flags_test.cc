@@ -51,7 +51,7 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
         is_read);
   CHECK(read_text(file) == "x");
   const std::string data = own.write("t.csv", "x");
-  for (const std::string key :
+  for (const std::string& key :
        {"data: {name: csv, fname: '" + data + "'}", "quarantine: " + data}) {
     const std::string config =
         own.write("c.yaml", "num_classes: 2\nmodel_name: cnn\nevals: {val: {" + key + "}}\n");

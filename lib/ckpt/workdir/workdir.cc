@@ -96,7 +96,8 @@ std::string Workdir::check_path() const {
   struct stat info {};
   while (::stat(path.c_str(), &info) != 0) {
     const int error = errno;
-    if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) return path.string();
+    const bool link = ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+    if (link || error == EACCES) return path.string();
     if (error != ENOENT && error != ENOTDIR) {
       throw Error(exit_for_path(error), dir_,
                   fmt::format("cannot be the workdir: {}: {}", path.string(), reason(error)));
@@ -116,8 +117,8 @@ void Workdir::check_writable() const {
   const std::string path = check_path();
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
-    throw Error(Exit::usage, dir_,
-                fmt::format("cannot be the workdir: {} is a broken symbolic link", path));
+    const std::string why = errno == EACCES ? ": " + reason(errno) : " is a broken symbolic link";
+    throw Error(Exit::usage, dir_, fmt::format("cannot be the workdir: {}{}", path, why));
   }
   // For root this succeeds whatever the permission bits are, but not on a read-only file system.
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {

@@ -115,7 +115,8 @@ class Workdir {
   explicit Workdir(std::string dir) : dir_(std::move(dir)) {}
 
   // Throws Error if no host could use the path: it is empty or remote, or a part of it is not a
-  // folder. Returns the folder, or its nearest parent that exists, or a broken symbolic link.
+  // folder. Returns the folder, or its nearest parent that exists, or a broken symbolic link, or
+  // what this host may not look into.
   std::string check_path() const;
   // The same, and throws Error(Exit::usage) or, on a read-only disk, Error(Exit::storage) if this
   // host cannot create the folder or write to it. Creates nothing.

@@ -1,8 +1,9 @@
 // One training step, as in big_vision's train.py: mixup, forward, loss, backward, clipping,
 // optimizer, averaged weights and measurements. Also the state that a checkpoint holds.
 //
-// step.cc runs a step, step_gradients.cc computes the gradients of a batch, step_state.cc saves and
-// loads the state. A step reads a value back from the device only if it is measured.
+// step.cc runs a step, step_gradients.cc computes the gradients of a batch, step_non_finite.cc
+// handles values that are not finite, step_state.cc saves and loads the state. A step reads a value
+// back from the device only if it is measured.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -151,12 +152,12 @@ class TrainStep {
   using Views = std::vector<std::pair<std::string, at::Tensor>>;
 
   // The gradients of a batch (step_gradients.cc).
-  Batch upload(Batch batch, std::optional<c10::Event>& done);
   at::Tensor forward(Pass& pass, const Batch& micro_batch) const;
   at::Tensor compute_gradients(const Batch& batch);
 
   // The rest of a step (step.cc).
   void start();
+  Batch upload(Batch batch, std::optional<c10::Event>& done);
   void set_numbers(int64_t step);
   StepResult compute(Batch batch, bool measure);
   void update(StepResult& result);
