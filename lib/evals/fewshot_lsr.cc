@@ -117,6 +117,7 @@ class FewshotLsr : public Evaluator {
       for (EvalInput* input : {&pair.train, &pair.test}) {
         Batch batch = input->probe(first.empty() ? n : 1);
         class_labels(batch, keys_.label_key, name_);
+        require_same_form(first, batch, name_);
         if (first.empty()) first = std::move(batch);
       }
     }

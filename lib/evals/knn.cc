@@ -88,9 +88,11 @@ class Knn : public Evaluator {
 
   Batch probe(int64_t n) override {
     test_.match_classes(train_, "`train`");
-    class_labels(train_.probe(1), keys_.label_key, name_);
+    const Batch train = train_.probe(1);
+    class_labels(train, keys_.label_key, name_);
     Batch batch = test_.probe(n);
     class_labels(batch, keys_.label_key, name_);
+    require_same_form(batch, train, name_);
     return batch;
   }
   int64_t examples() const override { return train_.examples() + test_.examples(); }

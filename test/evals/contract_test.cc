@@ -163,6 +163,27 @@ TEST_CASE("each evaluator of a data set notices another label, of any example") 
   }
 }
 
+TEST_CASE("evaluators of several data sets refuse images of different forms") {
+  const Files files;
+  NamedTensors bytes = examples(kExamples);
+  bytes["image"] = at::zeros(bytes.at("image").sizes(), at::kByte);
+  write_npz(files.folder / "bytes.npz", bytes);
+  Data data = files.data;
+  data.test = fmt::format("{{name: npz, fname: '{}'}}", files.folder / "bytes.npz");
+  const auto line = [&](const std::string& name) {
+    return error_of([&] { make_evaluator(name, keys(name, data, 4))->probe(1); });
+  };
+  const std::string end = "; make their preprocessing give the same";
+  CHECK_THAT(line("knn"),
+             Catch::EndsWith("evaluator 'e': one data set gives images of 3 channels (8-bit), "
+                             "another of 3 channels (float32)" +
+                             end));
+  CHECK_THAT(line("fewshot_lsr"),
+             Catch::EndsWith("evaluator 'e': one data set gives images of 3 channels (float32), "
+                             "another of 3 channels (8-bit)" +
+                             end));
+}
+
 TEST_CASE("each evaluator names a key that it does not know") {
   const Files files;
   for (const std::string& name : Evaluator::Registry::names()) {

@@ -27,7 +27,25 @@ at::Tensor mask_of(const Batch& batch, const std::string& key, const std::string
   return real.logical_and(found->second.to(at::kBool));
 }
 
+// Returns "3 channels (float32)"; "" if the batch has no images of a known form.
+std::string form_of(const Batch& batch) {
+  const auto image = batch.find("image");
+  if (image == batch.end() || image->second.dim() != 4) return "";
+  const int64_t channels = image->second.size(3);
+  return fmt::format("{} channel{} ({})", channels, channels == 1 ? "" : "s",
+                     image->second.scalar_type() == at::kByte ? "8-bit" : "float32");
+}
+
 }  // namespace
+
+void require_same_form(const Batch& one, const Batch& other, const std::string& evaluator) {
+  const std::string form = form_of(one), other_form = form_of(other);
+  if (form == other_form || form.empty() || other_form.empty()) return;
+  throw Error(Exit::usage, "",
+              fmt::format("evaluator '{}': one data set gives images of {}, another of {}; make "
+                          "their preprocessing give the same",
+                          evaluator, form, other_form));
+}
 
 RepresentationKeys::RepresentationKeys(const Config& config, const std::string& evaluator)
     : layer(config.get("representation_layer", "")),

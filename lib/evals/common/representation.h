@@ -49,6 +49,10 @@ struct RepresentationKeys {
   std::string layer, label_key, mask_key, evaluator;
 };
 
+// Throws Error(Exit::usage) if the images of two data sets of an evaluator differ in their number
+// of channels or their dtype: the model takes only one of them.
+void require_same_form(const Batch& one, const Batch& other, const std::string& evaluator);
+
 // Returns the number of classes: 1 + the largest label, or the number of class names of the data if
 // that is larger. Throws Error(Exit::data) for negative and absurdly large labels.
 int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator);
