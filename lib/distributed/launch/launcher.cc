@@ -9,13 +9,13 @@
 #include <chrono>
 #include <csignal>
 #include <future>
-#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include "lib/distributed/address.h"
 #include "lib/distributed/launch/node_coordinator.h"
+#include "lib/distributed/launch/rank_output.h"
 #include "lib/distributed/launch/rank_process.h"
 #include "lib/distributed/open_files.h"
 #include "lib/distributed/store.h"
@@ -79,10 +79,6 @@ class Launcher {
   void kill_reported();
   void kill_rest();
   void leave_stuck_ranks();
-  void pass_lines();
-  bool already_printed(const std::string& line) const;
-  void print_once(RankProcess& process);
-  void print_last_lines();
   bool running() const;
 
   const LaunchOptions options_;
@@ -92,7 +88,7 @@ class Launcher {
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<NodeCoordinator> coordinator_;
   std::vector<RankProcess> ranks_;
-  std::map<std::string, int> printed_;  // error lines, each with the rank that first printed it
+  RankOutput output_{ranks_, options_.hold_period};
   std::vector<int> failures_;  // of the ranks in each slot of this host, in all generations
   int code_ = 0;
   int failed_code_ = 0;  // of the generation before this one; 0: none, or it ended well here
@@ -154,7 +150,7 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
   const std::vector<int> slots = choose_slots(failures_, sizes[node]);
   const char* threads = std::getenv("OMP_NUM_THREADS");
   ranks_.assign(static_cast<size_t>(sizes[node]), {});
-  printed_.clear();
+  output_.clear();
   for (int i = 0; i < sizes[node]; ++i) {
     RankProcess& process = ranks_[static_cast<size_t>(i)];
     process.rank = first + i;
@@ -293,51 +289,6 @@ void Launcher::leave_stuck_ranks() {
   }
 }
 
-// Passes on what the quiet ranks have printed. A rank that still runs long after an error line has
-// not failed because of it.
-void Launcher::pass_lines() {
-  for (RankProcess& process : ranks_) {
-    pass_output(process);
-    const bool held = !process.held_lines.empty() && process.pid > 0 && failed_at_ < 0;
-    if (held && monotonic_seconds() - process.held_since > options_.hold_period)
-      print_once(process);
-  }
-}
-
-// Whether `line` only repeats the error of a rank of this host, which has printed it itself.
-bool Launcher::already_printed(const std::string& line) const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [&](const RankProcess& process) {
-    return !process.killed_by_us() &&
-           line.starts_with(fmt::format("[distributed] rank {} ", process.rank)) &&
-           line.find(fmt::format(" ended with exit code {}: ", process.code)) != std::string::npos;
-  });
-}
-
-// Prints the lines of a rank that are held back, except lines that were printed for another rank.
-void Launcher::print_once(RankProcess& process) {
-  for (const std::string& line : process.held_lines) {
-    const int rank = printed_.emplace(line, process.rank).first->second;
-    if (rank != process.rank || already_printed(line)) continue;
-    const bool names_ranks = line.starts_with("[distributed] ");
-    console::write(
-        fmt::format("{}{}\n", names_ranks ? "" : fmt::format("[rank {}] ", process.rank), line));
-  }
-  process.held_lines.clear();
-}
-
-// Prints the lines that are still held back. Drops the lines of ranks that this launcher has
-// killed, and of ranks that failed with the same code as the first rank here: that rank prints its
-// own lines.
-void Launcher::print_last_lines() {
-  if (ranks_.empty()) return;
-  const RankProcess& first = ranks_.front();
-  for (RankProcess& process : ranks_) {
-    const bool as_first = first.stderr_fd < 0 && process.code == first.code && process.code != 0;
-    if (process.killed_by_us() || as_first) process.held_lines.clear();
-    print_once(process);
-  }
-}
-
 Outcome Launcher::await_ranks(Store& store) {
   double last_look = monotonic_seconds();
   while (running()) {
@@ -346,7 +297,7 @@ Outcome Launcher::await_ranks(Store& store) {
       if (process.stderr_fd >= 0) waiting.push_back({process.stderr_fd, POLLIN, 0});
     ::poll(waiting.data(), waiting.size(), 100);
     handle_signals();
-    pass_lines();
+    output_.pass(/*failed=*/failed_at_ >= 0);
     reap(store);
     if (failed_at_ >= 0 && monotonic_seconds() - failed_at_ > options_.grace_period) kill_rest();
     leave_stuck_ranks();
@@ -360,7 +311,7 @@ Outcome Launcher::await_ranks(Store& store) {
   // The loop above has not read the newest report if all ranks ended soon after it read the last
   // one. Only an elastic restart uses the report.
   if (failed_at_ >= 0 && options_.least_ranks > 0) read_report(store);
-  print_last_lines();
+  output_.print_last();
   Outcome outcome;
   const bool killed_here =
       std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.killed_by_us(); });
