@@ -124,7 +124,7 @@ TEST_CASE("bench scaling: a missing or unfit argument gives one line") {
   CHECK(line({"--tflops", "1", "--examples", "1", "--processes", "16"}) ==
         "--processes 16: error: several hosts: give --network-gb and --network-us\n");
   const std::string help = run({"bench", "scaling", "--help"}).out;
-  CHECK(contains(help, "than --per-host, as in the default --processes"));
+  CHECK(contains(help, "if --processes, or its default, has a number above --per-host"));
   CHECK(line({"--tflops", "1", "--examples", "3", "--processes", "1,8", "--set",
               "grad_accum_steps=2"}) ==
         "--set grad_accum_steps=2: error: grad_accum_steps: must divide the 3 examples of each "
