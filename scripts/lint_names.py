@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Checks that every struct, class, union and enum has one definition in the program.
+"""Checks that every struct, class, union and enum, and every inline function, has one definition.
 
     lint_names.py FILES...
 
 Two classes with the same name in one namespace are undefined behaviour that no compiler reports. In
 anonymous namespaces they still mislead readers. The name of a nested type includes the name of the
 type around it: Group::Impl and Store::Impl are different names.
+
+The same holds for inline functions with the same name and parameters in two headers. Only functions
+that begin in the first column are checked, not members.
 """
 import re
 import sys
@@ -16,6 +19,14 @@ TOKEN = re.compile(
     r"|(?P<type>\b(?:struct|class|union|enum(?:\s+class|\s+struct)?)\s+(?:\[\[[^\]]*\]\]\s*|alignas\([^)]*\)\s*)*"
     r"(?P<name>[A-Za-z_][\w:]*)(?P<arguments>\s*<[^;{}]*?>)?(?:\s+final)?\s*(?::[^:;{}()][^;{}()]*)?\{)"
     r"|(?P<open>\{)|(?P<close>\})", re.S | re.M)
+
+INLINE = re.compile(r"^(?:inline|constexpr)\s[^\n=;(]*?\b(?P<name>\w+)(?P<parameters>\([^)]*\))", re.M)
+
+
+def inline_functions(content):
+    """Yields ("name(parameters)", offset) of every inline function at the start of a line."""
+    for match in INLINE.finditer(content):
+        yield match["name"] + " ".join(match["parameters"].split()), match.start()
 
 
 def definitions(content):
@@ -37,10 +48,11 @@ def main(files):
     for file in files:
         with open(file, encoding="utf-8") as stream:
             content = stream.read()
-        for name, offset in definitions(content):
+        functions = inline_functions(content) if file.endswith(".h") else ()
+        for name, offset in [*definitions(content), *functions]:
             place = f"{file}:{content.count(chr(10), 0, offset) + 1}"
             if name in first:
-                print(f"{place}: error: the type '{name}' is also defined at {first[name]}")
+                print(f"{place}: error: '{name}' is also defined at {first[name]}")
                 failed = True
             first.setdefault(name, place)
     return failed

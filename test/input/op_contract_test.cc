@@ -167,7 +167,7 @@ at::Tensor example_input(const Case& c, const Form& form, uint64_t index) {
 void check_form(const Case& c, const Form& form) {
   constexpr int64_t kCount = 6;
   CAPTURE(c.call, c10::toString(form.in), form.shape);
-  const Pipeline pp = pipeline(c.call);
+  const Pipeline pp = build_pipeline(c.call);
   CHECK(pp.has_batched() == c.batched);
 
   std::vector<at::Tensor> inputs, results;
@@ -252,16 +252,17 @@ TEST_CASE("a pipeline names its random ops") {
                                              "randaug",
                                              "random_affine",
                                              "choice"};
-  CHECK(pipeline("decode_jpeg_and_inception_crop(8)|inception_crop(8)|random_crop(8)|flip_lr|"
-                 "flip_lr(alternate=True)|randaug|random_affine(shift=2)|choice(key='texts')")
+  CHECK(build_pipeline("decode_jpeg_and_inception_crop(8)|inception_crop(8)|random_crop(8)|flip_lr|"
+                       "flip_lr(alternate=True)|randaug|random_affine(shift=2)|choice(key='texts')")
             .random_ops() == expected);
-  CHECK(pipeline("decode|resize_small(9)|central_crop(8)|random_affine|randaug(0)|value_range|"
-                 "onehot(3)|keep('image')")
-            .random_ops()
-            .empty());
+  CHECK(
+      build_pipeline("decode|resize_small(9)|central_crop(8)|random_affine|randaug(0)|value_range|"
+                     "onehot(3)|keep('image')")
+          .random_ops()
+          .empty());
 }
 
-TEST_CASE("decode has no batched form") { CHECK_FALSE(pipeline("decode").has_batched()); }
+TEST_CASE("decode has no batched form") { CHECK_FALSE(build_pipeline("decode").has_batched()); }
 
 TEST_CASE("the registered ops") {
   const std::vector<std::string> expected = {"archive.randaug",

@@ -14,18 +14,20 @@
 
 namespace bv::test {
 
-inline Pipeline pipeline(const std::string& text) { return Pipeline(text, Place{"t.yaml", 3, 9}); }
+inline Pipeline build_pipeline(const std::string& text) {
+  return Pipeline(text, Place{"t.yaml", 3, 9});
+}
 
 inline Example run_pp(const std::string& text, Example example, uint64_t index = 0) {
   Rng rng(7, Purpose::augment, index);
-  pipeline(text).apply(example, rng);
+  build_pipeline(text).apply(example, rng);
   return example;
 }
 
 // Return the error of building or running a pp string, "" if there is none. The string begins at
 // "t.yaml:3:9".
 inline std::string make_error(const std::string& text) {
-  return error_of([&] { pipeline(text); });
+  return error_of([&] { build_pipeline(text); });
 }
 inline std::string run_error(Exit code, const std::string& text, const Example& example) {
   return error_of([&] { run_pp(text, example); }, code);
