@@ -34,9 +34,9 @@ int64_t common_batch_size(const Config& config) {
   return common;
 }
 
-// Returns LaunchOptions::find_loss for a run with this workdir. A run writes run.json there before
-// its first step. Call it before the run starts.
-std::function<std::string(bool)> loss_of(const std::string& dir) {
+// Returns LaunchOptions::workdir_problem for a run with this workdir. A run writes run.json there
+// before its first step. Call it before the run starts.
+std::function<std::string(bool)> workdir_check(const std::string& dir) {
   const std::string run_json = Workdir(dir).run_json();
   return [dir, run_json, begun = file_exists(run_json)](bool trained) {
     std::error_code error;  // of a disk or server: it may be temporary, and the ranks report it
@@ -79,7 +79,7 @@ Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLa
     parse_elastic(arguments.elastic, options);
     options.batch_size = common_batch_size(config);
   }
-  if (!arguments.workdir.empty()) options.find_loss = loss_of(arguments.workdir);
+  if (!arguments.workdir.empty()) options.workdir_problem = workdir_check(arguments.workdir);
   const Timeouts timeouts = group_options(environment_map()).timeouts;
   options.startup_timeout = timeouts.startup;
   // Longer than a rank takes to detect another rank's failure.

@@ -4,7 +4,7 @@
 #
 #   --out DIR               the folder for the points' workdirs
 #   --grid KEY V1 [V2 ...]  the values of a config key, up to the next argument that begins with "--"
-#   anything else           is passed on to bvtrain for every point, except --
+#   anything else           is passed on to bvtrain for every point; -- is left out
 #
 # --grid may be repeated. The points are all combinations, numbered from 1; the values of the last
 # key change fastest.
@@ -75,7 +75,7 @@ grid_parse() {
       --workdir | --workdir=*)
         grid_fail "give --out DIR in place of --workdir: each point gets its own workdir in it" ;;
       --cleanup | --cleanup=*) grid_fail "--cleanup would remove the results: the next call would train again" ;;
-      --) shift ;; # after it, bvtrain would take nothing for an option, not even --workdir
+      --) shift ;; # bvtrain would treat nothing after it as an option, not even --workdir
       *) grid_rest+=("$1") && shift ;;
     esac
   done

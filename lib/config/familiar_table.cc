@@ -233,7 +233,7 @@ flag | eval evaluate eval_only test test_only validate | - | 'bvtrain eval --wor
     checkpoints of a run, and 'bvtrain predict --workdir DIR' applies the newest one to data
 flag | model arch | model_name | -
 flag | pp | input.pp | -
-flag | debug check validate_only | - | '--dry-run' checks everything and trains nothing
+flag | debug check validate_only | - | '--dry-run' checks everything, runs one step and keeps nothing of it
 flag | jaxline_mode | - | one run trains and evaluates; 'bvtrain eval --workdir DIR --follow' evaluates during
     training, and 'bvtrain predict' applies a checkpoint to data
 flag | jaxline_post_mortem | - | write --debug-on-crash: a process that crashes waits for gdb

@@ -41,7 +41,7 @@ bool other_unit(std::string_view a, std::string_view b) {
   return a != b && !name.empty() && name == duration_name(b);
 }
 
-// Values of a config that a checkpoint stores have no line either, but a key.
+// A value from a config in a checkpoint has no line either, but it has a key.
 bool from_command_line(const Node::Entry& entry) {
   const Place& place = entry.value->place;
   return place.line == 0 && place.key.empty();

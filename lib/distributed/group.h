@@ -139,8 +139,8 @@ class Group {
   // Shuts the group down cleanly: a barrier, then the connections, then the store. Graphs with
   // collectives of this group must have been destroyed before (lib/train/step/step_graph.h). All
   // ranks call it exactly once. No collective may be called afterwards. `complete`: the run has
-  // succeeded, and this process has nothing more to do. If another rank is then lost after rank 0
-  // has come to the barrier, this process ends at once, with code 0 and a line about it.
+  // succeeded, and this process has nothing more to do. If another rank is lost once rank 0 has
+  // reached the barrier, this process ends with code 0 and one line as soon as it detects that.
   void finish(bool complete = false);
 
  private:

@@ -58,7 +58,7 @@ int64_t channels_in_file(const std::string& path) {
   return image.size() == 3 ? image[2] : 3;
 }
 
-// Throws if the weights belong to places in the image that images of this size do not have, or if a
+// Throws if the weights are tied to positions that images of this size do not have, or if a
 // model for such images has parameters of other shapes than the trained model.
 void check_fit(const TrainedModel& trained, const ImageSize& image) {
   const MetaDevice meta;
@@ -72,13 +72,13 @@ void check_fit(const TrainedModel& trained, const ImageSize& image) {
       !weights_fit_places(*model, before.height, before.width, /*resampled=*/false)) {
     throw Error(
         Exit::usage, trained.origin,
-        fmt::format("the weights belong to places in images of {}x{}, and images of {}x{} have "
-                    "other places{}",
+        fmt::format("the weights are tied to positions in {}x{} images and do not fit {}x{} "
+                    "images{}",
                     before.height, before.width, image.height, image.width,
                     model->position_grid().size() > 0
                         ? "; to resample the position embeddings, export with --config C --set "
                           "model_init=WORKDIR instead of --workdir"
-                        : ""));
+                        : "; leave out --image-size"));
   }
   for (const auto& [name, parameter] : named_parameters(*model)) {
     const auto own = trained.params.find(name);

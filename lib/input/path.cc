@@ -52,8 +52,8 @@ std::string require_path(const Config& config, std::string_view key) {
 void FolderKey::check_exists() const {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    // A checkpoint named it. (A key without a dot is that of a data set that fewshot_lsr names as a
-    // list.)
+    // A place has a key if the config comes from a checkpoint. --set needs the whole path, which
+    // the key of a data set that fewshot_lsr names as a list is not.
     const bool moved = errno == ENOENT && place.key.find('.') != std::string::npos;
     const std::string remedy = moved ? fmt::format("; --set {}=... names another", place.key) : "";
     throw Error(Exit::usage, place,

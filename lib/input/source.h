@@ -107,7 +107,7 @@ class Source {
   // Returns a name of the example for messages: "train/cat/17.jpg" or "train row 17".
   virtual std::string describe(size_t split, int64_t index) const;
   // Returns the names of the files that are read for the example, such as its image, for messages.
-  // Empty if the row that names them cannot be read; nullopt if the examples are no such rows.
+  // Empty if the row that names them cannot be read; nullopt if they are not rows that name files.
   virtual std::optional<std::vector<std::string>> files_of(size_t split, int64_t index) const {
     return std::nullopt;
   }

@@ -41,8 +41,8 @@ class Model : public Module {
   virtual void fit(const std::function<at::Tensor()>& next) {}
 
   // Returns whether the model, built for images of ModelEnv's size, also takes images of this size.
-  // False if its weights or its fixed positions belong to places in the image, and images of this
-  // size have other places: forward() may compute nonsense from them without an error.
+  // False if its weights or position embeddings are tied to positions that images of this size do
+  // not have: forward() may compute nonsense from them without an error.
   virtual bool takes_size(int64_t height, int64_t width) const { return true; }
   // Returns the grid of the position embedding, learned or fixed; {} for a model without one. A
   // learned one is the parameter "pos_embedding". Weights with another grid are resampled to it.
@@ -64,10 +64,10 @@ class Model : public Module {
 Module::Named named_parameters(const Model& model);
 Module::Named named_buffers(const Model& model);
 
-// Returns whether the weights of a model that was built for images of this size fit `model`, which
-// may be for images of another size: they belong to no places in the image, or `model` has the same
-// places. Position embeddings also fit if they are fixed, because those of `model` are used, and
-// learned ones if `resampled`: if the weights are loaded from a file, which resamples them.
+// Returns whether weights that were trained on images of this size fit `model`. They fit if no
+// weight is tied to positions in the image, or if both sizes have the same positions. Fixed
+// position embeddings always fit, because `model` computes its own. Learned ones fit if
+// `resampled`, because weights from a file are resampled.
 bool weights_fit_places(const Model& model, int64_t height, int64_t width, bool resampled);
 
 // Moves the parameters and buffers to a device.

@@ -77,8 +77,8 @@ class Predictor {
       throw Error(Exit::usage, place, "gives an 8-bit 'image'; add value_range(-1, 1)");
   }
 
-  // Throws at `place` if the images have other channels than those of the training, or another size
-  // that the weights do not fit.
+  // Throws at `place` if the images have another number of channels than the training images, or a
+  // size that the weights do not fit.
   void check_size(const PredictModel& from, const at::Tensor& image, const Place& place) const {
     if (from.image.size() != 3 || image.sizes() == at::IntArrayRef(from.image)) return;
     if (image.size(2) != from.image[2] || !weights_fit_places(*model_, from.image[0], from.image[1],

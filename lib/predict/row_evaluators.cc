@@ -25,7 +25,7 @@ Json essence(Json all) {
   for (auto evaluator = all.begin(); evaluator != all.end(); ++evaluator) {
     if (!evaluator->is_object()) continue;
     for (auto key = evaluator->begin(); key != evaluator->end();) {
-      // The name of the evaluator does not matter, and is_harmless() takes none with dots.
+      // The name does not matter, and is_harmless() accepts none with a dot: so use x.
       const bool left_out = is_harmless("evals.x." + key.key());
       key = left_out ? evaluator->erase(key) : std::next(key);
     }

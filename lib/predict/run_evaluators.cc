@@ -52,7 +52,7 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
 }
 
 // Returns the config of the checkpoint's run. If there is a request.config, its evaluators replace
-// the run's, and messages name that file, also about the run's other keys.
+// the run's. All messages then name that file, even for keys that come from the run.
 Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
   auto keys = nlohmann::json::parse(run_config(checkpoint));
   if (!request.config.empty()) {
@@ -127,7 +127,7 @@ void RunEvaluators::read_jobs(const Restored& from, const ModelEnv& env) {
   defaults.pinned = !device_.is_cpu();
   defaults.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
   defaults.data.source = {defaults.seed, env.num_classes};
-  // Also if there are no names: folders called 0, 1, 10 then have these numbers, as in the run.
+  // Set even if there are no names: then folders called 0, 1, 10 get these numbers, as in the run.
   defaults.data.classes = ClassNames{from.meta.value("class_names", std::vector<std::string>()),
                                      "the checkpoint " + from.folder};
   defaults.has_ema = config_.has("ema");

@@ -25,8 +25,8 @@ std::vector<ConfigChange> data_changes(const nlohmann::json& before, const nlohm
 
 // Returns whether data_changes() made this change, rather than a comparison of config keys.
 bool changes_examples(const ConfigChange& change);
-// Returns whether a change of a config key chooses other examples for the data set of `data`, a
-// change that data_changes() made. Such keys are input.quarantine, input.sample,
+// `data` is a change that data_changes() has returned. Returns whether `change`, of a config key,
+// selects other examples for that data set. Such keys are input.quarantine, input.sample,
 // input.<part>.data.split, evals.few.datasets, and evals.pairs.file with the names of its arrays.
 bool chooses_examples(const ConfigChange& change, const ConfigChange& data);
 // Returns the warning about a change that data_changes() made.

@@ -127,7 +127,7 @@ std::string evaluator_of(const ConfigChange& change) {
 
 // Whether the change does not affect training.
 bool leaves_training(ConfigChange change) {
-  // The name of an evaluator does not matter, and is_harmless() takes none with dots.
+  // The name does not matter, and is_harmless() accepts none with a dot: so use x.
   if (!evaluator_of(change).empty()) change.path[1] = "x";
   return is_harmless(change.key());
 }

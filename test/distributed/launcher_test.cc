@@ -245,7 +245,7 @@ TEST_CASE("the group does not start again after a step if the run's files are go
                      {"DIST_STEPS", "100"},
                      {"DIST_FAULT", fault},
                      {"DIST_RESTARTS", "1"},
-                     {"DIST_LOSS", "out/x: the workdir is gone"}});
+                     {"DIST_WORKDIR_PROBLEM", "out/x: the workdir is gone"}});
   };
   Worker late = start("kill:1:50"), early = start("kill:1:0");
   const Finished lost = late.wait(), again = early.wait();
@@ -260,7 +260,7 @@ TEST_CASE("the group does not start again after a step if the run's files are go
                          {"DIST_STEPS", "100"},
                          {"DIST_FAULT", "kill:1:50"},
                          {"DIST_RESTARTS", "1"},
-                         {"DIST_LOSS", "out/x: the workdir is gone"}};
+                         {"DIST_WORKDIR_PROBLEM", "out/x: the workdir is gone"}};
   const Hosts nodes(variables);
   Worker second = nodes.start("1"), first = nodes.start("0");
   const Finished one = first.wait(), two = second.wait();

@@ -316,8 +316,8 @@ void agree() {
 }
 
 // Runs bvtrain's launcher. Its ranks play the role $DIST_CHILD. With $DIST_ANNOUNCES, it first
-// prints "launching". $DIST_GPUS is the number of GPUs that it pretends to see. $DIST_LOSS is why a
-// restart would not continue the run, once it has trained.
+// prints "launching". $DIST_GPUS is the number of GPUs that it pretends to see.
+// $DIST_WORKDIR_PROBLEM is why a restart would not continue the run, once it has trained.
 void launcher() {
   RankLayoutOptions layout;
   layout.devices = parse_devices("cpu:" + variable("DIST_RANKS", "2"));
@@ -338,8 +338,8 @@ void launcher() {
   options.answer_timeout = std::stod(variable("DIST_ANSWER", "45"));
   options.batch_size = std::stoi(variable("DIST_BATCH", "0"));
   if (!variable("DIST_ELASTIC").empty()) parse_elastic(variable("DIST_ELASTIC"), options);
-  if (const std::string loss = variable("DIST_LOSS"); !loss.empty())
-    options.find_loss = [loss](bool trained) { return trained ? loss : ""; };
+  if (const std::string loss = variable("DIST_WORKDIR_PROBLEM"); !loss.empty())
+    options.workdir_problem = [loss](bool trained) { return trained ? loss : ""; };
   setenv("DIST_ROLE", variable("DIST_CHILD", "steps").c_str(), 1);
   if (!variable("DIST_ANNOUNCES").empty()) std::printf("launching\n"), std::fflush(stdout);
   const int code = launch(options);

@@ -147,7 +147,8 @@ TEST_CASE("export refuses what a format cannot hold") {
   const Finished other = run({"export", "--workdir", dir / "w", "--format", "onnx", "--image-size",
                               "9,12,1", "--output", dir / "f"});
   CHECK(other.code == 2);
-  CHECK(contains(other.err, "the weights belong to places in images of 8x8, and images of 9x12 "));
+  CHECK(contains(other.err,
+                 "the weights are tied to positions in 8x8 images and do not fit 9x12 images"));
   CHECK_FALSE(exists(dir / "f"));
   const Finished neither = run({"export", "--output", dir / "f.npz"});
   CHECK(neither.code == 2);

@@ -173,15 +173,12 @@ TEST_CASE("evaluators of several data sets refuse images of different forms") {
   const auto line = [&](const std::string& name) {
     return error_of([&] { make_evaluator(name, keys(name, data, 4))->probe(1); });
   };
-  const std::string end = "; make their preprocessing give the same";
+  const std::string start = "evaluator 'e': its data sets give different images: ",
+                    end = "; change the preprocessing so that they agree";
   CHECK_THAT(line("knn"),
-             Catch::EndsWith("evaluator 'e': one data set gives images of 3 channels (8-bit), "
-                             "another of 3 channels (float32)" +
-                             end));
+             Catch::EndsWith(start + "3 channels (8-bit) and 3 channels (float32)" + end));
   CHECK_THAT(line("fewshot_lsr"),
-             Catch::EndsWith("evaluator 'e': one data set gives images of 3 channels (float32), "
-                             "another of 3 channels (8-bit)" +
-                             end));
+             Catch::EndsWith(start + "3 channels (float32) and 3 channels (8-bit)" + end));
 }
 
 TEST_CASE("each evaluator names a key that it does not know") {

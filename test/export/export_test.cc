@@ -298,10 +298,11 @@ TEST_CASE("export: images whose grid of patches a model's weights do not fit are
   };
   const ImageSize square = {32, 32, 3};
   const TrainedModel vit = trained("vit", "{variant: mu/8}", {16, 64, 3});
-  CHECK(line(vit, square) ==
-        "t: error: the weights belong to places in images of 16x64, and images of 32x32 have other "
-        "places; to resample the position embeddings, export with --config C --set "
-        "model_init=WORKDIR instead of --workdir");
+  CHECK(
+      line(vit, square) ==
+      "t: error: the weights are tied to positions in 16x64 images and do not fit 32x32 images; to "
+      "resample the position embeddings, export with --config C --set model_init=WORKDIR instead "
+      "of --workdir");
   CHECK(line(vit, {16, 72, 3}) != "");
   CHECK(line(vit, {17, 66, 3}) == "");
   TrainedModel unknown = vit;
@@ -312,8 +313,8 @@ TEST_CASE("export: images whose grid of patches a model's weights do not fit are
 
   const TrainedModel mixer = trained("mlp_mixer", small("mlp_mixer"), {16, 64, 3});
   CHECK(line(mixer, square) ==
-        "t: error: the weights belong to places in images of 16x64, and images of 32x32 have other "
-        "places");
+        "t: error: the weights are tied to positions in 16x64 images and do not fit 32x32 images; "
+        "leave out --image-size");
   CHECK(line(mixer, {9, 57, 3}) == "");
 }
 
@@ -329,11 +330,13 @@ TEST_CASE("export: another image size keeps the channels, and must fit the weigh
         "t: error: the weights do not fit images of 8x8x3: Conv_0/kernel is (3, 3, 1, 8), but "
         "would be (3, 3, 3, 8)");
   CHECK(line("16,16,1") ==
-        "t: error: the weights belong to places in images of 9x9, and images of 16x16 have other "
-        "places");
-  CHECK(line("4,16,1") ==
-        "t: error: the weights belong to places in images of 9x9, and images of 4x16 have other "
-        "places");
+        "t: error: the weights are tied to positions in 9x9 images and do not fit 16x16 images; "
+        "leave "
+        "out --image-size");
+  CHECK(
+      line("4,16,1") ==
+      "t: error: the weights are tied to positions in 9x9 images and do not fit 4x16 images; leave "
+      "out --image-size");
   CHECK(grey.image.height == 9);
 
   const MemoryFolder folder;

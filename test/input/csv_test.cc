@@ -343,10 +343,11 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
                                ": error: has labels such as 0.5, which are regression targets: "
                                "write the config yourself, with `name: csv`");
   folder.write("test.csv", "image,label,split\nimages/a.jpg,cat,train\n");
-  CHECK(error_of(found) == (folder / "test.csv") +
-                               ": error: has a column `split`, so not all rows are for training: "
-                               "write the config yourself, with `name: csv` and `split_column: "
-                               "split`");
+  CHECK(error_of(found) ==
+        (folder / "test.csv") +
+            ": error: has a column `split`, so some rows may not be for training: "
+            "write the config yourself, with `name: csv` and `split_column: "
+            "split`");
   folder.write("test.csv", "image,label\nimages/a.jpg,cat\nimages/a.jpg,cat;dog\n");
   CHECK(error_of(found) ==
         (folder / "test.csv") +

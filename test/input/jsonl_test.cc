@@ -291,7 +291,7 @@ TEST_CASE("jsonl: bvtrain init finds files that name images", "[jsonl]") {
   folder.write("train.jsonl",
                "{\"image\": \"images/a.jpg\", \"label\": 1, \"split\": \"train\"}\n");
   CHECK(error_of(found) == (folder / "train.jsonl") +
-                               ": error: has a key `split`, so not all rows are for training: "
+                               ": error: has a key `split`, so some rows may not be for training: "
                                "write the config yourself, with `name: jsonl` and `split_column: "
                                "split`");
   folder.write("train.jsonl", "{\"image\": \"images/a.jpg\", \"label\": 1, \"split\": 2}\n");

@@ -124,7 +124,8 @@ TEST_CASE("in bf16 residual streams are float32, but not in resnet_cifar") {
   }
 }
 
-TEST_CASE("models whose weights belong to places in the image take no other grid of places") {
+TEST_CASE(
+    "models whose weights are tied to positions in the image take no other grid of positions") {
   const std::set<std::string> fixed = {"cnn", "mlp_mixer", "tiny", "vit"};
   for (const std::string& name : Model::Registry::names()) {
     INFO(name);

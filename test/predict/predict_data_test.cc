@@ -118,7 +118,8 @@ TEST_CASE("predict refuses images with as many patches or values in other places
   CHECK(error("bit", "{width: 0.5, depth: [1, 1]}") == "");  // it has no positions
 }
 
-TEST_CASE("predict refuses images of other channels, and names what preprocesses them") {
+TEST_CASE(
+    "predict refuses images with another number of channels, and names what preprocesses them") {
   const std::string pp = "value_range(-1, 1)|reshape([4, 4, 4])";
   PredictModel model;
   model.config = parse_config(

@@ -213,7 +213,7 @@ TEST_CASE("weights: position embeddings are resampled to a model's grid that is 
   CHECK(close(with_class.at("pos_embedding").select(1, 0), at::zeros({1, 32})));
 }
 
-TEST_CASE("weights: a warning tells if they belong to places that the images do not have") {
+TEST_CASE("weights: a warning tells if they are tied to positions that the images do not have") {
   const MemoryFolder folder;
   const std::string path = folder / "w.safetensors";
   const auto cnn = [](int64_t height, int64_t width) {
@@ -229,8 +229,8 @@ TEST_CASE("weights: a warning tells if they belong to places that the images do 
   const auto warns = [&](Model& model) {
     const std::string lines = logged([&] { load_weights(path, model, {}); });
     return lines.find(path +
-                      ": trained on images of 8x8; some of its weights belong to places in "
-                      "them, and the model's images have other places") != std::string::npos;
+                      ": some of its weights are tied to positions in 8x8 images and do not fit "
+                      "this model's images; use images of 8x8") != std::string::npos;
   };
   CHECK_FALSE(warns(*cnn(8, 8)));
   CHECK(warns(*cnn(4, 16)));  // as many features

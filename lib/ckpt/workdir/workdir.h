@@ -114,9 +114,10 @@ class Workdir {
  public:
   explicit Workdir(std::string dir) : dir_(std::move(dir)) {}
 
-  // Throws Error if no host could use the path: it is empty or remote, or a part of it is not a
-  // folder. Returns the folder, or its nearest parent that exists, or a broken symbolic link, or
-  // what this host may not look into.
+  // Throws Error if the path is empty or remote, if a part of it is not a folder, or if it cannot
+  // be looked up. A broken symbolic link, or a folder that this host may not look into, is no
+  // error, because another host may be able to use it. Returns the path at which the search ended:
+  // the folder, its nearest parent that exists, or one of these two.
   std::string check_path() const;
   // The same, and throws Error(Exit::usage) or, on a read-only disk, Error(Exit::storage) if this
   // host cannot create the folder or write to it. Creates nothing.
@@ -161,8 +162,8 @@ class Workdir {
   }
   CkptFolder ckpt() const { return CkptFolder(dir_ + "/ckpt"); }
 
-  // Returns whether this name in the folder is that of a file or folder of a run or of the rows of
-  // `bvtrain eval`. Returns false for all names if the folder holds neither a run nor such rows.
+  // Returns whether a run or `bvtrain eval` uses this name in the folder. Returns false for all
+  // names if the folder holds neither a run nor rows of `bvtrain eval`.
   bool owns(const std::string& name) const;
 
   // The end of a run, as recorded in DONE.

@@ -36,24 +36,26 @@ namespace {
 constexpr double kFailedRankGrace = 1;  // for a rank reported as failed to exit by itself
 constexpr double kStoreAnswers = 5;     // for the store to answer after a failure
 constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks give up after 20
-constexpr double kLossAnswers = 30;     // for LaunchOptions::find_loss, which may ask a file server
+constexpr double kWorkdirAnswers =
+    30;  // for LaunchOptions::workdir_problem, which may ask a file server
 // Between two checks for a failure report from the ranks: normally, and after a failure.
 constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
 
 // How one generation of ranks (all ranks between two restarts) ended on this node.
 struct Outcome {
   int code = 0;
-  bool complete = false;  // the run: a rank has ended with 0, which no rank does before
+  bool complete = false;  // whether the run is complete: no rank ends with 0 before that
   int failed = 0;         // ranks that failed by themselves
 };
 
-// Returns find_loss(trained), or "" if the file server of the workdir does not answer in time: then
-// the next ranks wait for it.
-std::string answer_in_time(const std::function<std::string(bool)>& find_loss, bool trained) {
-  std::packaged_task<std::string()> task([find_loss, trained] { return find_loss(trained); });
+// Returns workdir_problem(trained), or "" if the file server of the workdir does not answer in
+// time: then the next ranks wait for it.
+std::string answer_in_time(const std::function<std::string(bool)>& workdir_problem, bool trained) {
+  std::packaged_task<std::string()> task(
+      [workdir_problem, trained] { return workdir_problem(trained); });
   std::future<std::string> answer = task.get_future();
   std::thread(std::move(task)).detach();
-  const auto limit = std::chrono::duration<double>(kLossAnswers);
+  const auto limit = std::chrono::duration<double>(kWorkdirAnswers);
   return answer.wait_for(limit) == std::future_status::ready ? answer.get() : "";
 }
 
@@ -75,7 +77,7 @@ class Launcher {
   void reap(Store& store);
   void publish_failure(Store& store, RankProcess& process);
   void read_report(Store& store);
-  bool is_lost(Store& store, int code);
+  bool cannot_continue(Store& store, int code);
   void kill_reported();
   void kill_rest();
   void leave_stuck_ranks();
@@ -252,9 +254,9 @@ void Launcher::read_report(Store& store) {
 }
 
 // Whether a restart after `code` would start the run from the beginning. Says so in one line.
-bool Launcher::is_lost(Store& store, int code) {
+bool Launcher::cannot_continue(Store& store, int code) {
   const bool restarts = generation_ < options_.max_restarts && may_restart(code);
-  if (layout_.node != 0 || !options_.find_loss || !restarts) return false;
+  if (layout_.node != 0 || !options_.workdir_problem || !restarts) return false;
   try {
     const Deadline deadline(kStoreAnswers, "[distributed] the launcher's store does not answer");
     const std::string key = heartbeat_key(0);
@@ -262,7 +264,7 @@ bool Launcher::is_lost(Store& store, int code) {
     trained_ |= last && last->step >= 0;
   } catch (const std::exception&) {  // the step is not known
   }
-  const std::string loss = answer_in_time(options_.find_loss, trained_);
+  const std::string loss = answer_in_time(options_.workdir_problem, trained_);
   if (!loss.empty()) log::warn("not starting again: {}", loss);
   return !loss.empty();
 }
@@ -318,7 +320,7 @@ Outcome Launcher::await_ranks(Store& store) {
   outcome.code = code_ == 0 && killed_here ? static_cast<int>(Exit::peer) : code_;
   outcome.complete = std::any_of(ranks_.begin(), ranks_.end(),
                                  [](const auto& r) { return r.code == 0 && !r.killed_by_us(); });
-  // Ranks that hung and were killed, or that ended with 7, have then lost nothing.
+  // The run is complete, so it does not matter that ranks hung and were killed, or ended with 7.
   if (outcome.complete && outcome.code == static_cast<int>(Exit::peer)) outcome.code = 0;
   for (const RankProcess& process : ranks_) {
     // A rank that was killed only because it ended too slowly after another's failure has not
@@ -366,7 +368,7 @@ int Launcher::run_generations() {
     if (interrupted()) return stopped_code();  // last check: later, the ranks would not be notified
     start_ranks(sizes);
     const Outcome outcome = await_ranks(store);
-    const bool may_start_again = !outcome.complete && !is_lost(store, outcome.code);
+    const bool may_start_again = !outcome.complete && !cannot_continue(store, outcome.code);
     // With the code for `usage` no node starts again.
     const int answer = may_start_again ? outcome.code : static_cast<int>(Exit::usage);
     sizes = coordinator_->next(generation_, answer, outcome.failed, sizes, options_);

@@ -27,8 +27,9 @@ struct LaunchOptions {
   double hold_period = 10;   // seconds after which the error lines of a rank that runs are printed
   double kill_period = 30;   // seconds for a rank to end after SIGKILL; then it is left behind
   // Returns why a restart would not continue the run, such as "out/x: the workdir is gone", or "".
-  // `trained`: rank 0 has finished a step. Node 0 calls it before a restart. Null: nothing is lost.
-  std::function<std::string(bool trained)> find_loss = {};
+  // `trained`: rank 0 has finished a step. Node 0 calls it before a restart. If
+  // empty, the launcher does not check.
+  std::function<std::string(bool trained)> workdir_problem = {};
 };
 
 // Parses "2:8" into least_ranks and most_ranks. Throws Error(Exit::usage) "--elastic 2:x: error:

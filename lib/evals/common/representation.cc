@@ -42,8 +42,8 @@ void require_same_form(const Batch& one, const Batch& other, const std::string& 
   const std::string form = form_of(one), other_form = form_of(other);
   if (form == other_form || form.empty() || other_form.empty()) return;
   throw Error(Exit::usage, "",
-              fmt::format("evaluator '{}': one data set gives images of {}, another of {}; make "
-                          "their preprocessing give the same",
+              fmt::format("evaluator '{}': its data sets give different images: {} and {}; change "
+                          "the preprocessing so that they agree",
                           evaluator, form, other_form));
 }
 

@@ -312,7 +312,7 @@ std::optional<DataKeys> csv_keys(const std::string& file, const std::string& hea
     for (const CsvColumn& column : layout.columns) {
       if (column.name != "split") continue;
       throw Error(Exit::usage, file,
-                  "has a column `split`, so not all rows are for training: write the config "
+                  "has a column `split`, so some rows may not be for training: write the config "
                   "yourself, with `name: csv` and `split_column: split`");
     }
     return DataKeys{{"fname", file}};

@@ -383,9 +383,10 @@ std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& h
                         : "names images, but has no `label` that is the number of a class");
     }
     if (split) {
-      throw Error(Exit::usage, file,
-                  "has a key `split`, so not all rows are for training: write the config yourself, "
-                  "with `name: jsonl` and `split_column: split`");
+      throw Error(
+          Exit::usage, file,
+          "has a key `split`, so some rows may not be for training: write the config yourself, "
+          "with `name: jsonl` and `split_column: split`");
     }
     return DataKeys{{"fname", file}, {"fopen_keys", image}};
   } catch (const RowFault&) {

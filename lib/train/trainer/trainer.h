@@ -53,8 +53,8 @@ struct TrainerOptions {
   bool cleanup = false;         // remove the workdir after the last step
   bool accept_changes = false;  // continue a checkpoint although the config has changed
   bool synthetic = false;       // all data are generated
-  // data_summary() of the recipe; only needed with a workdir. A save reads nothing of the data,
-  // which may have been moved.
+  // data_summary() of the recipe; only needed with a workdir. It is computed once, so that a save
+  // does not read the data, which may have been moved by then.
   nlohmann::json data_summary = {};
   // If set, run() calls it right before the loop of steps: the start has ended.
   std::function<void()> before_first_step = {};

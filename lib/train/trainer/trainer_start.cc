@@ -322,7 +322,7 @@ void Trainer::open_skipped() {
 }
 
 void Trainer::write_run_json(const std::string& start) {
-  // This may be a later call, after a return to a checkpoint or when the changes are taken back.
+  // Not the time now: run.json is written again after a rollback, and if changes are taken back.
   const std::string started = program_start_utc();
   nlohmann::json& changes = config_changes_ = earlier_.config_changes;
   if (!changes_.none()) {

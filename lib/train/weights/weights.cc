@@ -241,15 +241,16 @@ uint64_t bytes_of(const Model& model) {
   return bytes;
 }
 
-// Warns if the weights belong to places in the images of their training that the model's images do
-// not have. Grids of positions are resampled instead.
-void warn_of_other_places(const std::string& path, const Model& model) {
+// Warns if some weights are tied to positions that the model's images do not have. Grids of
+// positions are resampled instead.
+void warn_of_other_positions(const std::string& path, const Model& model) {
   const std::vector<int64_t> image = stored_model(path).image;
   if (image.size() != 3 || weights_fit_places(model, image[0], image[1], /*resampled=*/true))
     return;
   log::warn(
-      "{}: trained on images of {}x{}; some of its weights belong to places in them, and the "
-      "model's images have other places",
+      "{0}: some of its weights are tied to positions in {1}x{2} images and do not fit this "
+      "model's "
+      "images; use images of {1}x{2}",
       path, image[0], image[1]);
 }
 
@@ -358,7 +359,7 @@ std::vector<WeightCopy> plan_weights(NamedTensors file, const std::string& path,
   const bool whole = std::ranges::none_of(targets, [&](const auto& target) {
     return !target.first.starts_with(kHead) && exceptions.match(target.first);
   });
-  if (whole) warn_of_other_places(path, model);
+  if (whole) warn_of_other_positions(path, model);
   for (const WeightCopy& copy : copies) log_resampling(copy, file.at(copy.name), grids, path);
   return copies;
 }
