@@ -48,7 +48,7 @@ bool requeues(const Arguments& arguments) {
   return arguments.requeue && !is_rank_of_launcher() && (task.empty() || task == "0");
 }
 
-// The step and the manifest_identity() of each checkpoint. A save adds a checkpoint, whose step
+// The step and the manifest_identity() of each checkpoint. A save adds a checkpoint. Its step
 // need not be the highest: if a checkpoint is damaged, the run continues from an earlier one.
 using Checkpoints = std::set<std::pair<int64_t, std::array<int64_t, 3>>>;
 

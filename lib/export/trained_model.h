@@ -39,9 +39,8 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
 
 // Sets the size of the images for which the model of a checkpoint is exported. If `size` has no
 // channels (0), the number of channels stays that of the training. Throws Error(Exit::usage) if the
-// weights do not fit such images: if the images have another number of channels, or another grid of
-// patches although a vit's position embeddings are learned, or give a dense layer another number of
-// features.
+// weights do not fit such images: the shape of a weight depends on the number of channels or on the
+// size, or a weight is tied to positions that such images do not have (weights_fit_places()).
 void set_image_size(TrainedModel& trained, ImageSize size);
 
 // Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.

@@ -28,7 +28,8 @@ class PredictData {
   const Dataset& data() const { return *data_; }
   // Returns the shape of an image after preprocessing: (height, width, channels) for a model.
   const at::Tensor& first_image() const { return options_.prototype.at("image"); }
-  // Returns what sets the preprocessing, for messages: --pp, or with --eval the evaluator's pp_fn.
+  // Returns the place of the preprocessing, for messages: --pp or, with --eval, the evaluator's
+  // pp_fn.
   const Place& pp_place() const { return pp_place_; }
   // Returns warnings about the files that have been read.
   std::vector<std::string> notes() const { return data_notes(*data_, *pp_); }

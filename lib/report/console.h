@@ -14,9 +14,10 @@ namespace bv::console {
 // if waiting would do more harm than the lost text.
 void drop_when_stalled(const std::string& log_file = "");
 
-// Writes `text`. Without drop_when_stalled() it waits until all of the text is written. If a line
-// was cut, the next text begins on a new line. Ignores a write that fails, since the failure cannot
-// be reported. A text that redraws the line on a terminal begins with '\r'. Thread-safe.
+// Writes `text`. Without drop_when_stalled() it waits until all of the text is written. If only a
+// part of a line was written, the next text begins on a new line. A failed write is ignored,
+// because there is no place to report it. A text that redraws the line on a terminal begins with
+// '\r'. Thread-safe.
 void write(std::string_view text);
 
 }  // namespace bv::console

@@ -23,8 +23,8 @@ struct History {
   struct Summary {
     int64_t count = 0;   // points added
     int64_t stride = 1;  // every stride-th of them is in the series
-    // The first point with the smallest value, and the first with the largest. NaN does not count.
-    // Nor do values from before a change of what is measured. Valid only if has_extremes.
+    // The first point with the smallest value, and the first with the largest. NaN does not count,
+    // and neither do values from before a change of what is measured. Valid only if has_extremes.
     std::pair<int64_t, double> min, max;
     bool has_extremes = false;
     void note_extremes(int64_t step, double value);

@@ -150,7 +150,7 @@ class MetricWriter::Impl {
     }
   }
 
-  // If a restart changed a metric, the extremes of the metric come only from rows after the change.
+  // After a restart that changed what a metric measures, its extremes come from later rows only.
   void take_extremes_anew() {
     const auto last_before = [&](const std::string& name) {
       return last_step_before_change(options_.measured_anew, name);

@@ -26,7 +26,7 @@ JpegSize jpeg_size(std::span<const uint8_t> bytes);
 // Returns (height, width, channels) uint8. channels: 1 (luma), 3 (grey is replicated) or 0 (as the
 // file has it).
 at::Tensor decode_jpeg(std::span<const uint8_t> bytes, int channels, bool precise);
-// Returns a window of the image, with the values that decode_jpeg() gives. The window must be
+// Returns a window of the image, with the same values as decode_jpeg(). The window must lie
 // inside the image. Decodes little more than the window, unless the file is progressive and lacks
 // scans.
 at::Tensor decode_jpeg_crop(std::span<const uint8_t> bytes, const Window& window, int channels,

@@ -1,5 +1,6 @@
-// What a step does about a loss, a gradient or an update that is not finite: it is skipped, or
-// reported before or after its update.
+// How a step handles a loss, a gradient or an update that is not finite. With `nan: skip` or
+// `nan: rollback` it leaves out the update. Otherwise it reports the value, before the update if it
+// is known by then.
 #include <c10/core/GradMode.h>
 
 #include <cmath>

@@ -52,7 +52,7 @@ void Trainer::check_same_state(int64_t step) {
 }
 
 // All ranks must call it together once they know that their states differ. Throws what
-// report_odd_states() throws. If that returns, the ranks stop comparing their states.
+// report_odd_states() throws. If that does not throw, the ranks stop comparing their states.
 void Trainer::report_odd_ranks(int64_t step, int64_t digest) {
   // Later steps were not saved. The save of that step itself may have been left out.
   const std::string advice =

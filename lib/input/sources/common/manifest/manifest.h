@@ -133,8 +133,8 @@ class ManifestRows {
   // split of the row before it.
   void add_split(const std::optional<std::string>& name);
   // Takes the value of the column or key kUnusedSplit in a row. Sets ManifestIndex::unused_split if
-  // the values seem to be splits: if they differ, and one of them is a usual name of a split. A
-  // file whose rows all say `train` is a single split.
+  // the values look like names of splits: they differ, and one of them is a usual name. A file
+  // whose rows all say `train` is a single split.
   void see_unused_split(std::string_view value);
   // Returns the index, so far without labels and layout. Throws Error(Exit::usage) if there are no
   // rows, and BrokenFiles if rows are broken, with a line for each of the first 20, unless

@@ -43,9 +43,9 @@ class SampleScanner {
   SampleScanner(const std::string& file, const SamplePlan& plan, const ClassNumbers& classes,
                 uint64_t offset = 0);
 
-  // Reads the next sample; false at the end of the tar. Throws Error(Exit::usage) naming the file
-  // and the offset from which no more samples can be read. What is wrong with one sample is its
-  // `problem`.
+  // Reads the next sample. Returns false at the end of the tar. A fault of this sample alone is
+  // told in its `problem`. Throws Error(Exit::usage) if no more samples can be read; it names the
+  // file and the offset.
   bool next(ScannedSample& sample);
 
   const FileNotes& notes() const { return notes_; }
