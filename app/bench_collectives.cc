@@ -14,8 +14,8 @@
 namespace bv {
 namespace {
 
-nlohmann::ordered_json as_json(int processes, const std::vector<CollectiveTimes>& all,
-                               const std::optional<Link>& link) {
+nlohmann::ordered_json collectives_json(int processes, const std::vector<CollectiveTimes>& all,
+                                        const std::optional<Link>& link) {
   nlohmann::ordered_json sizes = nlohmann::ordered_json::array();
   for (const CollectiveTimes& times : all) {
     sizes.push_back({{"bytes", times.bytes},
@@ -68,7 +68,7 @@ Exit bench_collectives(const Arguments& arguments) {
           "the largest all-reduce took no longer than the smallest, so latency and bandwidth "
           "are not known; try again with a larger --most-mb, or when the host is less busy");
     if (!text)
-      print_json(as_json(group->size(), all, link));
+      print_json(collectives_json(group->size(), all, link));
     else if (link)
       std::printf("--latency-us %.1f --bandwidth-gb %.3f\n", 1e6 * link->latency,
                   link->bandwidth / 1e9);

@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-void print_text(const MemoryNeeds& needs, const std::string& device) {
+void print_memory(const MemoryNeeds& needs, const std::string& device) {
   const auto line = [](const char* what, double bytes) {
     std::printf("%-28s %12s\n", what, human_bytes(bytes).c_str());
   };
@@ -27,7 +27,7 @@ void print_text(const MemoryNeeds& needs, const std::string& device) {
               needs.tried ? "" : ", extrapolated from smaller ones");
 }
 
-nlohmann::ordered_json as_json(const MemoryNeeds& needs) {
+nlohmann::ordered_json memory_json(const MemoryNeeds& needs) {
   nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
   for (const auto& [batch, bytes] : needs.peaks)
     peaks.push_back({{"batch", batch}, {"bytes", bytes}});
@@ -60,9 +60,9 @@ Exit bench_memory(const Arguments& arguments) {
   const int64_t examples = shapes.length.data_size;
   const MemoryNeeds needs = measure_memory(recipe_of, device, shapes.grad_accum_steps, examples);
   if (arguments.json)
-    print_json(as_json(needs));
+    print_json(memory_json(needs));
   else
-    print_text(needs, device.str());
+    print_memory(needs, device.str());
   if (needs.largest + shapes.grad_accum_steps > examples)
     log::info("The data set has no more than {} examples; --synthetic has more",
               human_count(examples));

@@ -43,8 +43,8 @@ double seconds_of(const std::vector<OperatorSum>& sums, const std::string& name)
   return 0;
 }
 
-void print_text(const std::vector<std::vector<OperatorSum>>& sums, const std::vector<Gpu>& gpus,
-                const Recipe& shapes) {
+void print_operators(const std::vector<std::vector<OperatorSum>>& sums,
+                     const std::vector<Gpu>& gpus, const Recipe& shapes) {
   const int64_t batch = shapes.length.batch_size;
   std::printf("%s, batch %ld, %s: FLOPs and bytes of a step, and its minimum time\n",
               shapes.model_name.c_str(), static_cast<long>(batch),
@@ -73,8 +73,8 @@ void print_text(const std::vector<std::vector<OperatorSum>>& sums, const std::ve
   }
 }
 
-nlohmann::ordered_json as_json(const std::vector<std::vector<OperatorSum>>& sums,
-                               const std::vector<Gpu>& gpus, const Recipe& shapes) {
+nlohmann::ordered_json operators_json(const std::vector<std::vector<OperatorSum>>& sums,
+                                      const std::vector<Gpu>& gpus, const Recipe& shapes) {
   nlohmann::ordered_json operators = nlohmann::ordered_json::array();
   for (const OperatorSum& sum : sums[0]) {
     nlohmann::ordered_json seconds;
@@ -119,9 +119,9 @@ Exit bench_operators(const Arguments& arguments) {
   std::vector<std::vector<OperatorSum>> sums;
   for (const Gpu& gpu : gpus) sums.push_back(roofline(calls, gpu.flops, gpu.bandwidth));
   if (arguments.json)
-    print_json(as_json(sums, gpus, *shapes));
+    print_json(operators_json(sums, gpus, *shapes));
   else
-    print_text(sums, gpus, *shapes);
+    print_operators(sums, gpus, *shapes);
   return Exit::ok;
 }
 

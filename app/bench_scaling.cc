@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-ScalingOptions options_of(const Arguments::Scaling& given) {
+ScalingOptions scaling_options(const Arguments::Scaling& given) {
   ScalingOptions options;
   options.processes = given.processes;
   options.examples = given.examples;
@@ -41,8 +41,8 @@ void print_table(const ScalingModel& model, const ScalingPrediction& prediction,
   }
 }
 
-nlohmann::ordered_json as_json(const ScalingModel& model, const ScalingPrediction& prediction,
-                               double update_ms) {
+nlohmann::ordered_json scaling_json(const ScalingModel& model, const ScalingPrediction& prediction,
+                                    double update_ms) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const ScalingPrediction::Row& row : prediction.rows) {
     rows.push_back({{"processes", row.processes},
@@ -69,9 +69,9 @@ Exit bench_scaling(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   const ScalingModel model(config, arguments.synthetic);
   for (const std::string& line : warnings(config)) log::warn("{}", line);
-  const ScalingPrediction prediction = predict_scaling(model, options_of(arguments.scaling));
+  const ScalingPrediction prediction = predict_scaling(model, scaling_options(arguments.scaling));
   if (arguments.json)
-    print_json(as_json(model, prediction, arguments.scaling.update_ms));
+    print_json(scaling_json(model, prediction, arguments.scaling.update_ms));
   else
     print_table(model, prediction, arguments.scaling.update_ms);
   return Exit::ok;

@@ -27,7 +27,7 @@ size_t text_width() {
   return given > 0 ? static_cast<size_t>(given) : 120;
 }
 
-CompareOptions options_of(const Arguments::Compare& given) {
+CompareOptions compare_options(const Arguments::Compare& given) {
   CompareOptions options;
   options.sort = given.sort;
   options.value = given.best ? MetricValue::best : MetricValue::last;
@@ -49,7 +49,7 @@ Exit compare_command(const Arguments& arguments) {
   }
   for (const std::string& line : warnings) log::warn("{}", line);
   if (runs.empty()) throw Error(Exit::usage, "bvtrain compare", "none of these is a run");
-  Comparison comparison = compare(std::move(runs), options_of(given));
+  Comparison comparison = compare(std::move(runs), compare_options(given));
   for (const std::string& line : comparison.warnings) log::warn("{}", line);
   comparison.warnings.insert(comparison.warnings.begin(), warnings.begin(), warnings.end());
 

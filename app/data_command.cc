@@ -69,7 +69,7 @@ std::vector<OpenedData> open_all(const ChosenData& data, const OpenOptions& opti
   return opened;
 }
 
-Exit check(const Arguments& arguments) {
+Exit run_check(const Arguments& arguments) {
   check_output_file(arguments.output, "--output", StandardOutput::possible);
   const ChosenData data = choose_data(arguments);
   const std::vector<OpenedData> opened =
@@ -109,7 +109,7 @@ Exit check(const Arguments& arguments) {
                                   : ""));
 }
 
-Exit stats(const Arguments& arguments) {
+Exit run_stats(const Arguments& arguments) {
   const ChosenData data = choose_data(arguments);
   const std::vector<OpenedData> opened =
       open_all(data, {.keep_broken = true, .quarantine = true, .threads = data.threads});
@@ -158,7 +158,7 @@ std::vector<std::string> written_since(const StoredIndices& before, const Stored
   return files;
 }
 
-Exit index(const Arguments& arguments) {
+Exit run_index(const Arguments& arguments) {
   const ChosenData data = choose_data(arguments);
   const std::string folder = cache_home() + "/index";
   make_folders(folder);
@@ -184,9 +184,9 @@ Exit index(const Arguments& arguments) {
 }  // namespace
 
 Exit data_command(const Arguments& arguments) {
-  if (arguments.part == "check") return check(arguments);
-  if (arguments.part == "stats") return stats(arguments);
-  if (arguments.part == "index") return index(arguments);
+  if (arguments.part == "check") return run_check(arguments);
+  if (arguments.part == "stats") return run_stats(arguments);
+  if (arguments.part == "index") return run_index(arguments);
   throw Error(Exit::usage, "bvtrain data", "give one of check, stats and index");
 }
 

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-TrainedModel load(const Arguments& arguments) {
+TrainedModel model_to_export(const Arguments& arguments) {
   std::optional<ImageSize> size;
   if (!arguments.image_size.empty()) size = parse_image_size(arguments.image_size);
   if (!arguments.workdir.empty()) {
@@ -42,7 +42,7 @@ Exit export_command(const Arguments& arguments) {
                                             {"timm", ".safetensors"},
                                             {"onnx", ".onnx"}});
   check_output_file(arguments.output);
-  TrainedModel trained = load(arguments);
+  TrainedModel trained = model_to_export(arguments);
   check_output_is_no_input(arguments.output, {trained.origin}, "export reads");
   trained.card.version = BV_VERSION;
   export_weights(trained, format, arguments.output);

@@ -16,9 +16,8 @@
 #include "lib/util/file.h"
 #include "lib/util/signals.h"
 
+namespace bv {
 namespace {
-
-using namespace bv;
 
 Exit run(int argc, char** argv) {
   Arguments arguments;
@@ -83,8 +82,10 @@ void block_signals(int, char**, char**) {
 }
 
 }  // namespace
+}  // namespace bv
 
 int main(int argc, char** argv) {
+  using namespace bv;
   open_standard_descriptors();  // before anything opens a file
   keep_freed_memory();
   keep_large_tensors();

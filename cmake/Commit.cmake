@@ -6,5 +6,6 @@ add_custom_target(bv_commit BYPRODUCTS ${BV_COMMIT_SOURCE} COMMENT ""
           -P ${CMAKE_SOURCE_DIR}/cmake/write_commit.cmake)
 target_sources(bvtrain PRIVATE ${BV_COMMIT_SOURCE})
 target_include_directories(bvtrain PRIVATE ${CMAKE_SOURCE_DIR})
-set_source_files_properties(${BV_COMMIT_SOURCE} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(${BV_COMMIT_SOURCE} PROPERTIES
+  SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 add_dependencies(bvtrain bv_commit)

@@ -34,7 +34,11 @@ if(NOT BV_CUBLASLT_INCLUDE OR NOT BV_CUBLASLT)
 endif()
 
 set(CMAKE_CUDA_COMPILER ${BV_NVCC})
-set(CMAKE_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "real and virtual: newer ones compile at load")
+set(architectures 80 90 100 120)
+if(DEFINED ENV{CUDAARCHS})
+  set(architectures $ENV{CUDAARCHS})
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${architectures} CACHE STRING "real and virtual: newer ones compile at load")
 set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
 enable_language(CUDA)
 

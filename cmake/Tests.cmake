@@ -3,8 +3,7 @@
 # modules is in test/support.
 add_library(bv_catch OBJECT ${CMAKE_SOURCE_DIR}/test/main.cc)
 target_link_libraries(bv_catch PUBLIC bv::fmt_first)
-# Compiling tests with less optimisation takes a third less time.
-target_compile_options(bv_catch PRIVATE -O0)
+target_compile_options(bv_catch PRIVATE ${BV_TEST_OPTIMISATION})
 
 # The sources of test/support are linked into every test program, because they need no library. Those
 # that watch operators need LibTorch: only the programs that use them compile them.
@@ -18,7 +17,7 @@ target_compile_definitions(bv_test_support PRIVATE BV_SOURCE_DIR="${CMAKE_SOURCE
 target_link_libraries(bv_test_support PUBLIC bv::fmt_first)
 target_compile_options(bv_test_support PRIVATE ${BV_TEST_OPTIMISATION})
 # They define NDEBUG, but the precompiled header is compiled without it.
-set_source_files_properties(${BV_WATCHERS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(${BV_WATCHERS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 
 # The example model in docs/extending.md is compiled and tested like the other models.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/extending.md)
@@ -39,6 +38,9 @@ function(bv_test_program module last)
   target_compile_definitions(test_${module} PRIVATE BV_TEST_DIR="${CMAKE_SOURCE_DIR}/test"
                              BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_compile_options(test_${module} PRIVATE ${BV_TEST_OPTIMISATION})
+  if(NOT module STREQUAL "cuda")  # its sources include those of the CUDA kernels
+    bv_unity(test_${module})
+  endif()
   target_link_libraries(test_${module} PRIVATE bv_catch bv_test_support)
   bv_link_modules(test_${module} ${last})
   if(NOT module MATCHES "^(util|config|report|compare)$")

@@ -22,3 +22,4 @@
 #include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>

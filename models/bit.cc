@@ -20,12 +20,12 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("model: bit",
-                    {"A residual network (ResNet V1) with group normalisation and weight "
-                     "standardisation, whose results do not depend on the batch size. The "
-                     "published BiT weights do not fit it: use `bit_paper` for these.",
-                     "depth: 50\nwidth: 1", "models/bit.py Model"},
-                    {}, kResnetKeys);
+const KeyTable bit_keys("model: bit",
+                        {"A residual network (ResNet V1) with group normalisation and weight "
+                         "standardisation, whose results do not depend on the batch size. The "
+                         "published BiT weights do not fit it: use `bit_paper` for these.",
+                         "depth: 50\nwidth: 1", "models/bit.py Model"},
+                        {}, kResnetKeys);
 
 struct BitUnit {
   StdConv conv1, conv2, conv3;
@@ -117,8 +117,8 @@ class Bit : public Model {
   Dense head_;
 };
 
-const Register<Model, Bit> registered("bit");
-const RegisterVariants variants("bit", resnet_variants());
+const Register<Model, Bit> registered_bit("bit");
+const RegisterVariants bit_variants("bit", resnet_variants());
 
 }  // namespace
 }  // namespace bv

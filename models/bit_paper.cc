@@ -24,7 +24,7 @@ namespace bv {
 namespace {
 
 constexpr KeyText kHeadKeys[] = {kHeadZeroinit};
-const KeyTable keys(
+const KeyTable bit_paper_keys(
     "model: bit_paper",
     {"The residual network (ResNet V2) of \"Big Transfer\" (Kolesnikov et al., 2020), for which "
      "the BiT weights were published. It has group normalisation and weight standardisation, so "
@@ -133,8 +133,8 @@ class BitPaper : public Model {
   Dense head_;
 };
 
-const Register<Model, BitPaper> registered("bit_paper");
-const RegisterVariants variants("bit_paper", resnet_variants());
+const Register<Model, BitPaper> registered_bit_paper("bit_paper");
+const RegisterVariants bit_paper_variants("bit_paper", resnet_variants());
 
 }  // namespace
 }  // namespace bv

@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable cnn_keys(
     "model: cnn",
     {"A small convolutional network for small images such as MNIST's, after flax's MNIST example. "
      "For each number in `widths` it has a 3x3 convolution, ReLU and a 2x2 average pool; then come "
@@ -91,7 +91,7 @@ class Cnn : public Model {
   Dense hidden_, head_;
 };
 
-const Register<Model, Cnn> registered("cnn");
+const Register<Model, Cnn> registered_cnn("cnn");
 
 }  // namespace
 }  // namespace bv

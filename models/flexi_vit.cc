@@ -59,7 +59,8 @@ constexpr KeyText kFlexiKeys[] = {
      "work with several patch sizes. In big_vision this key is at the top level of the config.",
      "{seqhw: {v: [5, 6, 8, 10], p: [1, 1, 1, 2]}}", "-"},
 };
-const KeyTable keys("model: flexi_vit", kText, {}, kTransformerShapeKeys, kPosembKeys, kFlexiKeys);
+const KeyTable flexi_vit_keys("model: flexi_vit", kText, {}, kTransformerShapeKeys, kPosembKeys,
+                              kFlexiKeys);
 const KeyTable keys_of_seed_name("model: proj.flexi.vit", kText, {}, kTransformerShapeKeys,
                                  kPosembKeys, kFlexiKeys);
 
@@ -298,18 +299,18 @@ at::Tensor FlexiVit::forward(const at::Tensor& image, Pass& pass) {
   return x;
 }
 
-const Register<Model, FlexiVit> registered("flexi_vit");
+const Register<Model, FlexiVit> registered_flexi_vit("flexi_vit");
 const Register<Model, FlexiVit> registered_seed_name("proj.flexi.vit");
 
-std::vector<NamedVariant> named_variants() {
+std::vector<NamedVariant> flexi_vit_sizes() {
   std::vector<NamedVariant> all;
   for (const char* size : {"Ti", "S", "B", "L"}) {
     all.push_back({fmt::format("{}/32", size), fmt::format("{{variant: {}/32}}", size)});
   }
   return all;
 }
-const RegisterVariants variants("flexi_vit", named_variants());
-const RegisterVariants variants_of_seed_name("proj.flexi.vit", named_variants());
+const RegisterVariants flexi_vit_variants("flexi_vit", flexi_vit_sizes());
+const RegisterVariants variants_of_seed_name("proj.flexi.vit", flexi_vit_sizes());
 
 }  // namespace
 }  // namespace bv

@@ -17,7 +17,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable mlp_mixer_keys(
     "model: mlp_mixer",
     {"The MLP-Mixer (Tolstikhin et al., 2021): it splits the image into patches and mixes them by "
      "alternating MLPs over the patches and over the features, without attention. Give `variant`, "
@@ -179,7 +179,7 @@ class MlpMixer : public Model {
   Dense head_;
 };
 
-std::vector<NamedVariant> named_variants() {
+std::vector<NamedVariant> mixer_sizes() {
   std::vector<NamedVariant> all;
   for (const char* name : {"S/32", "S/16", "B/32", "B/16", "L/16", "H/14"}) {
     all.push_back({name, fmt::format("{{variant: {}}}", name)});
@@ -187,8 +187,8 @@ std::vector<NamedVariant> named_variants() {
   return all;
 }
 
-const Register<Model, MlpMixer> registered("mlp_mixer");
-const RegisterVariants variants("mlp_mixer", named_variants());
+const Register<Model, MlpMixer> registered_mlp_mixer("mlp_mixer");
+const RegisterVariants mlp_mixer_variants("mlp_mixer", mixer_sizes());
 
 }  // namespace
 }  // namespace bv

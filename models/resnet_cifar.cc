@@ -41,7 +41,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable resnet_cifar_keys(
     "model: resnet_cifar",
     {"A small and fast residual network for images of about 32x32 pixels, such as CIFAR's. The "
      "defaults give the network of D. Page's DAWNBench entry, \"How to train your ResNet\" (2018): "
@@ -263,7 +263,7 @@ class ResnetCifar : public Model, public ScaledLogits {
   Dense head_;
 };
 
-const Register<Model, ResnetCifar> registered("resnet_cifar");
+const Register<Model, ResnetCifar> registered_resnet_cifar("resnet_cifar");
 
 }  // namespace
 }  // namespace bv

@@ -57,13 +57,14 @@ constexpr KeyText kVitKeys[] = {
      "too. It exists for big_vision configs; `precision` is the usual choice.",
      "bfloat16"},
 };
-const KeyTable keys("model: vit",
-                    {"The Vision Transformer: it splits the image into patches, turns each into a "
-                     "token, and processes the tokens in blocks of attention and MLP. `variant` "
-                     "names the usual sizes. Without pretrained weights it needs more data, or "
-                     "stronger augmentation, than a convolutional network.",
-                     "variant: S/16\nposemb: sincos2d\nrep_size: true", "models/vit.py _Model"},
-                    {}, kTransformerShapeKeys, kPosembKeys, kVitKeys);
+const KeyTable vit_keys(
+    "model: vit",
+    {"The Vision Transformer: it splits the image into patches, turns each into a "
+     "token, and processes the tokens in blocks of attention and MLP. `variant` "
+     "names the usual sizes. Without pretrained weights it needs more data, or "
+     "stronger augmentation, than a convolutional network.",
+     "variant: S/16\nposemb: sincos2d\nrep_size: true", "models/vit.py _Model"},
+    {}, kTransformerShapeKeys, kPosembKeys, kVitKeys);
 
 // Reads the size of the layer before the head; 0 if there is none.
 int64_t read_rep_size(const Config& config, int64_t width) {
@@ -211,8 +212,8 @@ at::Tensor Vit::forward(const at::Tensor& image, Pass& pass) {
   return x;
 }
 
-const Register<Model, Vit> registered("vit");
-const RegisterVariants variants("vit", transformer_variants());
+const Register<Model, Vit> registered_vit("vit");
+const RegisterVariants vit_variants("vit", transformer_variants());
 
 }  // namespace
 }  // namespace bv

@@ -34,14 +34,16 @@ lint_include_order() {
   ' $(git ls-files -co --exclude-standard '*.cc' '*.h' | grep -E '^(app|lib|models)/')
 }
 
-# Checks that every type and inline function has one definition, that every config key that is read has a help text,
-# and that no line is too long: the formatter skips comments. An empty catch needs a comment.
+# Checks that every type and inline function has one definition, that names of one source are its own in the module,
+# that every config key that is read has a help text, and that no line is too long: the formatter skips
+# comments. An empty catch needs a comment.
 lint_names_and_lines() {
   local sources
   mapfile -t sources < <(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu' | grep -E '^(app|lib|models)/')
   python3 scripts/lint_names.py "${sources[@]}"
   # test/cuda/emulation and test/emulated_cuda each replace headers of lib/cuda in their own program.
   git ls-files -co --exclude-standard 'test/*.h' | grep -v emulat | xargs python3 scripts/lint_names.py
+  git ls-files -co --exclude-standard 'test/*.cc' | xargs python3 scripts/lint_names.py --local
   python3 scripts/lint_keys.py "${sources[@]}"
   awk 'length($0) > 100 && /^ *\/\// { printf "%s:%d: error: longer than 100 columns\n", FILENAME, FNR; status = 1 } END { exit status }' \
     $(git ls-files -co --exclude-standard '*.cc' '*.h' '*.cu')

@@ -63,14 +63,15 @@ constexpr Member kMembers[] = {
 };
 constexpr int64_t kMostThreads = 4096;  // as for the key compute_threads
 
-[[noreturn]] void refuse(std::string_view pointer, std::string_view what) {
+[[noreturn]] void refuse_meta(std::string_view pointer, std::string_view what) {
   std::string name(pointer);
   for (char& c : name) c = c == '/' ? '.' : c;
   throw Error::bare(Exit::usage, fmt::format("{}: meta{} {}", kManifestName, name, what));
 }
 
 void check_kind(const json& value, std::string_view pointer, JsonKind kind) {
-  if (const std::string fault = json_fault(value, kind); !fault.empty()) refuse(pointer, fault);
+  if (const std::string fault = json_fault(value, kind); !fault.empty())
+    refuse_meta(pointer, fault);
 }
 
 // Entries are [name, value]; JSON has no NaN or infinity, so these are strings.
@@ -80,7 +81,7 @@ void check_row(const json& row) {
     const json& entry = row[i];
     const std::string pointer = fmt::format("/row/{}", i);
     check_kind(entry, pointer, JsonKind::list);
-    if (entry.size() != 2) refuse(pointer, "does not hold a name and a value");
+    if (entry.size() != 2) refuse_meta(pointer, "does not hold a name and a value");
     check_kind(entry[0], pointer + "/0", JsonKind::text);
     if (!entry[1].is_string() || !kNotFinite.contains(entry[1].get<std::string>()))
       check_kind(entry[1], pointer + "/1", JsonKind::number);
@@ -97,17 +98,19 @@ void check_meta(const json& meta) {
   }
   if (meta.contains("row")) check_row(meta.at("row"));
   if (meta.contains("image")) {
-    if (meta.at("image").size() != 3) refuse("/image", "does not hold three numbers");
+    if (meta.at("image").size() != 3) refuse_meta("/image", "does not hold three numbers");
     for (const json& size : meta.at("image")) check_kind(size, "/image", JsonKind::count);
   }
   if (meta.contains("image_values")) {
-    if (meta.at("image_values").size() != 2) refuse("/image_values", "does not hold two numbers");
+    if (meta.at("image_values").size() != 2)
+      refuse_meta("/image_values", "does not hold two numbers");
     for (const json& end : meta.at("image_values"))
       check_kind(end, "/image_values", JsonKind::number);
   }
   if (meta.contains("data")) {
     for (const char* member : {"input", "evals"}) {
-      if (!meta.at("data").contains(member)) refuse("/data", fmt::format("lacks '{}'", member));
+      if (!meta.at("data").contains(member))
+        refuse_meta("/data", fmt::format("lacks '{}'", member));
     }
     for (const auto& [name, examples] : meta.at("data").at("evals").items())
       check_kind(examples, "/data/evals/" + name, JsonKind::count);
@@ -119,20 +122,21 @@ void check_meta(const json& meta) {
   }
   if (meta.contains("best")) {
     for (const char* member : {"metric", "higher_is_better", "step", "value"}) {
-      if (!meta.at("best").contains(member)) refuse("/best", fmt::format("lacks '{}'", member));
+      if (!meta.at("best").contains(member))
+        refuse_meta("/best", fmt::format("lacks '{}'", member));
     }
   }
   for (const char* member : {"compute_threads", "ranks"}) {
     const int64_t number = meta.value(member, int64_t{1});
     if (number < 1 || number > (std::string_view(member) == "ranks" ? INT32_MAX : kMostThreads))
-      refuse(std::string("/") + member, fmt::format("is {}", number));
+      refuse_meta(std::string("/") + member, fmt::format("is {}", number));
   }
 }
 
 void check_resumable(const json& meta) {
   for (const Member& member : kMembers) {
     if (member.resuming && !meta.contains(json::json_pointer(member.pointer)))
-      refuse(member.pointer, "is missing, so no run can continue from this checkpoint");
+      refuse_meta(member.pointer, "is missing, so no run can continue from this checkpoint");
   }
 }
 

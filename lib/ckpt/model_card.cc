@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kPrefix = "bvtrain.";
+constexpr const char* kMetadataPrefix = "bvtrain.";
 
 // Parses the values of one file's metadata, and reports what is wrong with them.
 class CardReader {
@@ -22,15 +22,15 @@ class CardReader {
   CardReader(const Metadata& metadata, const std::string& file)
       : metadata_(metadata), file_(file) {}
 
-  bool has(const std::string& key) const { return metadata_.contains(kPrefix + key); }
+  bool has(const std::string& key) const { return metadata_.contains(kMetadataPrefix + key); }
 
   const std::string& text(const std::string& key) const {
-    const auto found = metadata_.find(kPrefix + key);
+    const auto found = metadata_.find(kMetadataPrefix + key);
     if (found == metadata_.end()) {
       throw Error(Exit::usage, file_,
                   fmt::format("its metadata has no '{}{}'; export the file again, or give --config "
                               "with the keys of the model",
-                              kPrefix, key));
+                              kMetadataPrefix, key));
     }
     return found->second;
   }
@@ -58,7 +58,8 @@ class CardReader {
     return value;
   }
   [[noreturn]] void fail(const std::string& key, const std::string& why) const {
-    throw Error(Exit::usage, file_, fmt::format("its metadata '{}{}' {}", kPrefix, key, why));
+    throw Error(Exit::usage, file_,
+                fmt::format("its metadata '{}{}' {}", kMetadataPrefix, key, why));
   }
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const {
     constexpr size_t kShown = 60;
@@ -87,7 +88,7 @@ std::vector<std::string> read_class_names(const CardReader& reader, int64_t num_
   if (!list.is_array() || !strings) reader.refuse("class_names", "a JSON list of strings");
   if (std::ssize(list) != num_classes) {
     reader.fail("class_names", fmt::format("has {} names, but '{}num_classes' is {}", list.size(),
-                                           kPrefix, num_classes));
+                                           kMetadataPrefix, num_classes));
   }
   return list.get<std::vector<std::string>>();
 }
@@ -117,7 +118,7 @@ std::vector<double> read_image_values(const CardReader& reader) {
 Metadata to_metadata(const ModelCard& card) {
   Metadata metadata;
   const auto put = [&](const char* key, std::string value) {
-    metadata[std::string(kPrefix) + key] = std::move(value);
+    metadata[std::string(kMetadataPrefix) + key] = std::move(value);
   };
   put("version", card.version);
   put("model_name", card.model_name);
@@ -135,8 +136,8 @@ Metadata to_metadata(const ModelCard& card) {
 }
 
 std::optional<ModelCard> parse_model_card(const Metadata& metadata, const std::string& file) {
-  const auto first = metadata.lower_bound(kPrefix);
-  if (first == metadata.end() || !first->first.starts_with(kPrefix)) return std::nullopt;
+  const auto first = metadata.lower_bound(kMetadataPrefix);
+  if (first == metadata.end() || !first->first.starts_with(kMetadataPrefix)) return std::nullopt;
   const CardReader reader(metadata, file);
   ModelCard card;
   card.version = reader.text("version");

@@ -46,7 +46,7 @@ bool same(const Node& a, const Node& b) {
   return a.text == b.text;
 }
 
-const FlatValue* find(const std::vector<FlatValue>& values, const Path& path) {
+const FlatValue* find_value(const std::vector<FlatValue>& values, const Path& path) {
   const auto found = std::find_if(values.begin(), values.end(),
                                   [&](const FlatValue& value) { return value.path == path; });
   return found == values.end() ? nullptr : &*found;
@@ -63,12 +63,12 @@ std::vector<ConfigChange> config_changes(const Config& before, const Config& now
   const std::string none = "not set";
   std::vector<ConfigChange> changes;
   for (const FlatValue& value : new_values) {
-    const FlatValue* old = find(old_values, value.path);
+    const FlatValue* old = find_value(old_values, value.path);
     if (old == nullptr || !same(*old->value, *value.value))
       changes.push_back({value.path, old ? to_flow(*old->value) : none, to_flow(*value.value)});
   }
   for (const FlatValue& value : old_values) {
-    if (find(new_values, value.path) == nullptr)
+    if (find_value(new_values, value.path) == nullptr)
       changes.push_back({value.path, to_flow(*value.value), none});
   }
   return changes;

@@ -51,8 +51,8 @@ std::string normal(std::string_view word) {
 
 // Returns the row whose first field is `first` and whose second field has `word`; null if there is
 // none.
-const std::vector<std::string>* find(const Rows& rows, std::string_view first,
-                                     std::string_view word) {
+const std::vector<std::string>* find_row(const Rows& rows, std::string_view first,
+                                         std::string_view word) {
   if (word.empty()) return nullptr;
   for (const auto& row : rows) {
     if (row.at(0) == first && has_word(row.at(1), word)) return &row;
@@ -62,7 +62,7 @@ const std::vector<std::string>* find(const Rows& rows, std::string_view first,
 
 FamiliarWord find_key(std::string_view mapping, std::string_view word) {
   static const Rows rows = read_table(kFamiliarKeys);
-  const auto* row = find(rows, mapping, word);
+  const auto* row = find_row(rows, mapping, word);
   return row == nullptr ? FamiliarWord{} : FamiliarWord{row->at(2), row->at(3)};
 }
 
@@ -96,14 +96,14 @@ FamiliarWord familiar_flag(std::string_view flag) {
   const std::string word = normal(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
   const FamiliarWord own = find_key("flag", word);
   if (!own.ours.empty() || !own.advice.empty()) return own;
-  if (find(places(), "top", word) != nullptr) return {word, ""};  // a key
+  if (find_row(places(), "top", word) != nullptr) return {word, ""};  // a key
   return find_key("top", word);
 }
 
 FamiliarWord familiar_name(std::string_view kind, std::string_view name,
                            const std::vector<std::string>& known) {
   static const Rows rows = read_table(kFamiliarNames);
-  const auto* row = find(rows, kind, normal(name));
+  const auto* row = find_row(rows, kind, normal(name));
   if (row == nullptr || std::find(known.begin(), known.end(), row->at(2)) == known.end()) return {};
   return {row->at(2), row->at(3)};
 }

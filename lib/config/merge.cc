@@ -14,12 +14,13 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("", {},
-                    {{"include", "string", "none",
-                      "Another YAML file, over which this one is merged: keys in this file win, "
-                      "nested mappings are merged the same way, and lists are replaced as a whole. "
-                      "The path is relative to this file. The other file may itself include one.",
-                      "include/imagenet_evals.yaml", "-"}});
+const KeyTable merge_keys(
+    "", {},
+    {{"include", "string", "none",
+      "Another YAML file, over which this one is merged: keys in this file win, "
+      "nested mappings are merged the same way, and lists are replaced as a whole. "
+      "The path is relative to this file. The other file may itself include one.",
+      "include/imagenet_evals.yaml", "-"}});
 
 // Returns "total" for "total_steps", and "" for a key that is not a duration.
 std::string_view duration_name(std::string_view key) {

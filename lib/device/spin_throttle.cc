@@ -25,6 +25,8 @@ constexpr auto kPeriod = std::chrono::milliseconds(20);
 constexpr double kContended = 0.2, kFree = 0.1;
 constexpr int64_t kBusyWindow = 40'000'000, kFreeWindow = 500'000'000;  // nanoseconds
 
+}  // namespace
+
 // An OpenMP team that only sleeps. libgomp still counts its threads.
 class IdleTeam {
  public:
@@ -55,7 +57,7 @@ class IdleTeam {
 };
 
 // Returns null if the system allows no more threads: the run then continues without it.
-std::unique_ptr<IdleTeam> make_team(int threads) {
+static std::unique_ptr<IdleTeam> make_team(int threads) {
   try {
     return std::make_unique<IdleTeam>(threads);
   } catch (const std::system_error&) {
@@ -86,8 +88,6 @@ class WaitClock {
  private:
   const int fd_;
 };
-
-}  // namespace
 
 bool ContentionDetector::update(int64_t elapsed, int64_t waited) {
   elapsed_ += elapsed;

@@ -24,7 +24,7 @@
 namespace bv {
 namespace {
 
-constexpr double kPollInterval = 0.1;  // seconds between two checks whether to keep waiting
+constexpr double kListenerPollInterval = 0.1;  // seconds between two checks whether to keep waiting
 
 struct Socket {
   explicit Socket(int fd) : fd(fd) {}
@@ -222,9 +222,9 @@ bool await_listener(const std::string& address, int port, double seconds,
   if (!list) return false;
   for (double pause = 0.02; left() > 0; pause = std::min(1.0, pause * 1.5)) {
     if (connect_error(*list, static_cast<int>(std::min(left(), 3.0) * 1000)) == 0) return true;
-    for (double rest = pause; rest > 0 && left() > 0; rest -= kPollInterval) {
+    for (double rest = pause; rest > 0 && left() > 0; rest -= kListenerPollInterval) {
       if (stop && stop()) return false;
-      const double nap = std::min({rest, left(), kPollInterval});
+      const double nap = std::min({rest, left(), kListenerPollInterval});
       std::this_thread::sleep_for(std::chrono::duration<double>(std::max(nap, 0.0)));
     }
   }

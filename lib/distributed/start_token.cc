@@ -20,10 +20,7 @@
 namespace bv {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // In seconds.
-constexpr double kStoreGreeting = 2;  // the longest wait for a store's first answer
 constexpr double kFirstPause = 0.02, kLongestPause = 0.5;
 constexpr const char* kOffer = "start";
 
@@ -56,7 +53,7 @@ class Announcer {
 std::string await_answer(Store& store, const std::string& where, double seconds,
                          const std::function<bool()>& stop) {
   Announcer announcer(store);
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (double pause = kFirstPause;; pause = std::min(kLongestPause, 1.3 * pause)) {
     try {
       if (announcer.look()) return announcer.offer();
@@ -65,7 +62,7 @@ std::string await_answer(Store& store, const std::string& where, double seconds,
                       fmt::format("the run's store at {} was lost before rank 0 joined", where));
     }
     if (stop && stop()) throw Interrupted{};
-    if (Clock::now() > end)
+    if (std::chrono::steady_clock::now() > end)
       throw Error::in("distributed", Exit::peer,
                       fmt::format("rank 0 did not join within {:g} s", seconds));
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));

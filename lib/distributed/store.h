@@ -11,6 +11,8 @@
 
 namespace bv {
 
+inline constexpr double kStoreGreeting = 2;  // seconds that a store may take for its first answer
+
 // The server. It listens on `address` (numeric) only. It uses the libuv backend of c10d, which
 // survives clients that send garbage or stall in the middle of a request. The older backend serves
 // all clients with one blocking thread, so that such a client would block it for all.

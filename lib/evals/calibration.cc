@@ -17,7 +17,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable calibration_keys(
     "evals.*: calibration",
     {"Measures how well the confidence of a classifier matches its accuracy: of the predictions "
      "with a probability of 0.8, 80 % should be right. Predictions are binned by their "
@@ -164,7 +164,7 @@ class Calibration : public Evaluator {
   EvalInput input_;
 };
 
-const Register<Evaluator, Calibration> registered("calibration");
+const Register<Evaluator, Calibration> registered_calibration("calibration");
 
 }  // namespace
 }  // namespace bv

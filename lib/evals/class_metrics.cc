@@ -22,7 +22,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable class_metrics_keys(
     "evals.*: class_metrics",
     {"Measures a classifier class by class, on images with one class or, with `multilabel`, with "
      "any number: precision, recall, F1, area under the ROC curve (AUROC), average precision (AP), "
@@ -401,7 +401,7 @@ class ClassMetrics : public Evaluator {
   mutable EvalInput input_;  // opens its data on first use
 };
 
-const Register<Evaluator, ClassMetrics> registered("class_metrics");
+const Register<Evaluator, ClassMetrics> registered_class_metrics("class_metrics");
 
 }  // namespace
 }  // namespace bv

@@ -21,7 +21,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable classification_keys(
     "evals.*: classification",
     {"Measures the accuracy of a classifier and its loss. The metric `prec@1` is the fraction of "
      "examples whose highest output belongs to a true class, `prec@5` the fraction with a true "
@@ -282,7 +282,7 @@ class Classification : public Evaluator {
   EvalInput input_;
 };
 
-const Register<Evaluator, Classification> registered("classification");
+const Register<Evaluator, Classification> registered_classification("classification");
 
 }  // namespace
 }  // namespace bv

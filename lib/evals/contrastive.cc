@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-constexpr TableText kText = {
+constexpr TableText kContrastiveText = {
     "Measures how well stored embeddings match images with their texts. The metric "
     "`ncorrect_minibatch` is the fraction of images whose own text fits best, and `loss` the mean "
     "over pairs of half the sum of two cross entropies: of the text given the image, and of the "
@@ -21,7 +21,7 @@ constexpr TableText kText = {
     "type: contrastive\n"
     "file: embeddings.npz",
     "evaluators/proj/image_text/contrastive.py Evaluator"};
-constexpr KeyText kKeys[] = {
+constexpr KeyText kContrastiveKeys[] = {
     kStoredFileKey,
     {"image", "string", "zimg",
      "Name of the array with the embeddings of the images, one row each.", "", "-"},
@@ -41,10 +41,11 @@ constexpr KeyText kKeys[] = {
      "it: among fewer pairs the right one is easier to find.",
      "1024", "-"},
 };
-const KeyTable keys("evals.*: contrastive", kText, {}, kKeys);
-const KeyTable full_name_keys("evals.*: proj.image_text.contrastive", kText, {}, kKeys);
+const KeyTable contrastive_keys("evals.*: contrastive", kContrastiveText, {}, kContrastiveKeys);
+const KeyTable contrastive_full_name_keys("evals.*: proj.image_text.contrastive", kContrastiveText,
+                                          {}, kContrastiveKeys);
 
-constexpr int64_t kBlock = 1024;  // rows of logits in memory at a time
+constexpr int64_t kLogitBlock = 1024;  // rows of logits in memory at a time
 
 struct ContrastiveSums {
   double loss = 0;
@@ -56,8 +57,8 @@ void contrast(const at::Tensor& zimg, const at::Tensor& ztxt, double t, Contrast
   const int64_t n = zimg.size(0);
   at::Tensor columns = at::full({n}, -HUGE_VAL, at::kDouble);  // log-sum-exp of each column
   at::Tensor rows = at::empty({n}, at::kDouble), own = at::empty({n}, at::kDouble);
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t size = std::min(kBlock, n - begin);
+  for (int64_t begin = 0; begin < n; begin += kLogitBlock) {
+    const int64_t size = std::min(kLogitBlock, n - begin);
     const at::Tensor logits = zimg.narrow(0, begin, size).mm(ztxt.t()) * t;  // (size, n)
     const at::Tensor places = at::arange(begin, begin + size, at::kLong);
     rows.narrow(0, begin, size).copy_(logits.logsumexp(1));
@@ -142,8 +143,9 @@ class Contrastive : public Evaluator {
   at::Tensor keep_;         // (n) bool
 };
 
-const Register<Evaluator, Contrastive> registered("contrastive");
-const Register<Evaluator, Contrastive> full_name("proj.image_text.contrastive");
+const Register<Evaluator, Contrastive> registered_contrastive("contrastive");
+const Register<Evaluator, Contrastive> registered_contrastive_full_name(
+    "proj.image_text.contrastive");
 
 }  // namespace
 }  // namespace bv

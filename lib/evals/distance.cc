@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-constexpr TableText kText = {
+constexpr TableText kDistanceText = {
     "Measures the distance between the outputs of the model (student) and those of another model "
     "(teacher), which are stored with the data. Each entry of `distances` gives the metrics "
     "`<entry>/avg`, `<entry>/min` and `<entry>/max` over the examples and `<entry>/all`, their "
@@ -27,7 +27,7 @@ constexpr TableText kText = {
     "what: [logits, logits]\n"
     "distances: [{kind: kl, t: 2}, {kind: agree, k: 5}]",
     "evaluators/proj/distill/distance.py Evaluator"};
-constexpr KeyText kKeys[] = {
+constexpr KeyText kDistanceKeys[] = {
     {"distances", "list of map of evals.*.distances", "required",
      "Distances to measure, at least one. Each has a `kind` and at most one argument.",
      "[{kind: kl, t: 2}, {kind: agree, k: 5}]"},
@@ -49,9 +49,11 @@ constexpr KeyText kKeys[] = {
      "keep the image and the teacher's output.",
      "value_range(-1, 1)|keep(\"image\", \"logits\")"},
 };
-const KeyTable keys("evals.*: distance", kText, {}, kKeys, kEvalLoaderKeys);
-const KeyTable full_name_keys("evals.*: proj.distill.distance", kText, {}, kKeys, kEvalLoaderKeys);
-const KeyTable distance_keys(
+const KeyTable distance_keys("evals.*: distance", kDistanceText, {}, kDistanceKeys,
+                             kEvalLoaderKeys);
+const KeyTable distance_full_name_keys("evals.*: proj.distill.distance", kDistanceText, {},
+                                       kDistanceKeys, kEvalLoaderKeys);
+const KeyTable one_distance_keys(
     "evals.*.distances",
     {"A distance between the student's vector S and the teacher's vector T. `l2` is sum((S - "
      "T)^2), `euclidean` is sqrt(sum((S - T)^2) + epsilon), and `logsoftmax_euclidean` is the same "
@@ -294,8 +296,8 @@ class DistanceEvaluator : public Evaluator {
   int64_t rows_ = 0;
 };
 
-const Register<Evaluator, DistanceEvaluator> registered("distance");
-const Register<Evaluator, DistanceEvaluator> full_name("proj.distill.distance");
+const Register<Evaluator, DistanceEvaluator> registered_distance("distance");
+const Register<Evaluator, DistanceEvaluator> registered_distance_full_name("proj.distill.distance");
 
 }  // namespace
 }  // namespace bv

@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable fewshot_lsr_keys(
     "evals.*: fewshot_lsr",
     {"Measures how useful the model's representations are for new classes: it fits a linear "
      "regression to a few examples per class of another data set. The metric "
@@ -267,7 +267,7 @@ class FewshotLsr : public Evaluator {
   std::vector<std::pair<std::string, double>> display_first_;
 };
 
-const Register<Evaluator, FewshotLsr> registered("fewshot_lsr");
+const Register<Evaluator, FewshotLsr> registered_fewshot_lsr("fewshot_lsr");
 
 }  // namespace
 }  // namespace bv

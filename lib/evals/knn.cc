@@ -20,7 +20,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable knn_keys(
     "evals.*: knn",
     {"Measures how useful the model's representations are without training: each example gets the "
      "class that its k nearest neighbours in a training set vote for, by cosine similarity of the "
@@ -57,7 +57,7 @@ const KeyTable keys(
       "neighbours almost all the weight. Only with `vote: similarity`."}},
     kRepresentationKeys, kEvalLoaderKeys);
 
-constexpr int64_t kBlock = 256;  // examples whose similarities are computed together
+constexpr int64_t kKnnBlock = 256;  // examples whose similarities are computed together
 
 // Returns the rows of `features` (n, d), normalised to length 1, float64.
 at::Tensor unit_rows(const at::Tensor& features) {
@@ -117,9 +117,9 @@ class Knn : public Evaluator {
     const at::Tensor bank = unit_rows(train.features).t().contiguous();  // (d, m)
     std::vector<int64_t> right(ks_.size(), 0);
     const int64_t n = test.features.size(0);
-    for (int64_t begin = 0; begin < n; begin += kBlock) {
+    for (int64_t begin = 0; begin < n; begin += kKnnBlock) {
       if (context.poll) context.poll();
-      const int64_t rows = std::min(kBlock, n - begin);
+      const int64_t rows = std::min(kKnnBlock, n - begin);
       const at::Tensor guesses =
           vote(unit_rows(test.features.narrow(0, begin, rows)).mm(bank), train.labels, classes);
       const at::Tensor hits = guesses.eq(test.labels.narrow(0, begin, rows)).sum(1);  // (ks)
@@ -185,7 +185,7 @@ class Knn : public Evaluator {
   EvalInput test_, train_;
 };
 
-const Register<Evaluator, Knn> registered("knn");
+const Register<Evaluator, Knn> registered_knn("knn");
 
 }  // namespace
 }  // namespace bv

@@ -10,16 +10,17 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("evals.*: mean",
-                    {"Averages the training loss, without label smoothing, over the examples of a "
-                     "data set. Requires `pred: loss`. The metric is called `loss`.",
-                     "type: mean\n"
-                     "pred: loss\n"
-                     "data: {name: digits, split: test}\n"
-                     "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
-                     "keep(\"image\", \"labels\")",
-                     "evaluators/mean.py Evaluator"},
-                    {}, kEvalDataKeys, kEvalLoaderKeys);
+const KeyTable mean_keys(
+    "evals.*: mean",
+    {"Averages the training loss, without label smoothing, over the examples of a "
+     "data set. Requires `pred: loss`. The metric is called `loss`.",
+     "type: mean\n"
+     "pred: loss\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
+     "keep(\"image\", \"labels\")",
+     "evaluators/mean.py Evaluator"},
+    {}, kEvalDataKeys, kEvalLoaderKeys);
 
 class Mean : public Evaluator {
  public:
@@ -58,7 +59,7 @@ class Mean : public Evaluator {
   EvalInput input_;
 };
 
-const Register<Evaluator, Mean> registered("mean");
+const Register<Evaluator, Mean> registered_mean("mean");
 
 }  // namespace
 }  // namespace bv

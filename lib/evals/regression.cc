@@ -18,7 +18,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable regression_keys(
     "evals.*: regression",
     {"Measures the errors of models of the task `regress`: `mae` is the mean absolute error, `mse` "
      "the mean squared error, `rmse` its root, and `r2` the fraction of the variance that is "
@@ -178,7 +178,7 @@ class Regression : public Evaluator {
   mutable EvalInput input_;    // opens its data on first use
 };
 
-const Register<Evaluator, Regression> registered("regression");
+const Register<Evaluator, Regression> registered_regression("regression");
 
 }  // namespace
 }  // namespace bv

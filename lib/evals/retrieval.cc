@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-constexpr TableText kText = {
+constexpr TableText kRetrievalText = {
     "Measures image-text retrieval on stored embeddings or distances. For k = 1, 5 and 10, the "
     "metric `img2txt_recall@k` is the fraction of images with one of their texts among the k "
     "nearest texts, and `txt2img_recall@k` the fraction of texts whose image is among the k "
@@ -23,7 +23,7 @@ constexpr TableText kText = {
     "type: retrieval\n"
     "file: embeddings.npz",
     "evaluators/proj/image_text/retrieval.py Evaluator"};
-constexpr KeyText kKeys[] = {
+constexpr KeyText kRetrievalKeys[] = {
     kStoredFileKey,
     {"distance", "string", "dist",
      "Name of an array of distances with one row per image and one column per text. It is used if "
@@ -43,8 +43,9 @@ constexpr KeyText kKeys[] = {
      "there are as many texts as images, text i belongs to image i.",
      "", "-"},
 };
-const KeyTable keys("evals.*: retrieval", kText, {}, kKeys);
-const KeyTable full_name_keys("evals.*: proj.image_text.retrieval", kText, {}, kKeys);
+const KeyTable retrieval_keys("evals.*: retrieval", kRetrievalText, {}, kRetrievalKeys);
+const KeyTable retrieval_full_name_keys("evals.*: proj.image_text.retrieval", kRetrievalText, {},
+                                        kRetrievalKeys);
 
 constexpr std::array<int64_t, 3> kRecallAt = {1, 5, 10};
 
@@ -181,8 +182,8 @@ class Retrieval : public Evaluator {
   at::Tensor owner_;      // (texts) int64
 };
 
-const Register<Evaluator, Retrieval> registered("retrieval");
-const Register<Evaluator, Retrieval> full_name("proj.image_text.retrieval");
+const Register<Evaluator, Retrieval> registered_retrieval("retrieval");
+const Register<Evaluator, Retrieval> registered_retrieval_full_name("proj.image_text.retrieval");
 
 }  // namespace
 }  // namespace bv

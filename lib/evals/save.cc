@@ -21,31 +21,31 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("evals.*: save",
-                    {"Writes the examples of a data set and the model's outputs for them to an npz "
-                     "file, in the order of the data. The arrays are called `inputs/<feature>` and "
-                     "`outputs/<name>`. `inputs/_id` is the index of each example in the data. "
-                     "There are no metrics. All arrays are in memory at once.",
-                     "type: save\n"
-                     "data: {name: digits, split: test}\n"
-                     "pp_fn: value_range(-1, 1)|keep(\"image\", \"label\")\n"
-                     "inputs: [_id, label]\n"
-                     "outputs: [logits, pre_logits]",
-                     "evaluators/save.py Evaluator"},
-                    {{"outfile", "string", "= {workdir}/<name>-{step:09d}.npz",
-                      "File to write, which must end in `.npz` and be on a local disk. {workdir} "
-                      "and {step} are replaced by the run's folder and step, {step:09d} by the "
-                      "step in nine digits. Without {step} each evaluation replaces the file. A "
-                      "run without a workdir writes nothing if {workdir} is used.",
-                      "\"{workdir}/outputs-{step:09d}.npz\""},
-                     {"inputs", "list of string", "= all",
-                      "Features to write. Leave out the images to keep the file small.",
-                      "[_id, label]", "-"},
-                     {"outputs", "list of string", "= the outputs of `pred`",
-                      "Model outputs and activations to write. A wrong name gives an error that "
-                      "lists the valid ones.",
-                      "[logits, pre_logits]", "-"}},
-                    kEvalDataKeys, kEvalLoaderKeys);
+const KeyTable save_keys(
+    "evals.*: save",
+    {"Writes the examples of a data set and the model's outputs for them to an npz "
+     "file, in the order of the data. The arrays are called `inputs/<feature>` and "
+     "`outputs/<name>`. `inputs/_id` is the index of each example in the data. "
+     "There are no metrics. All arrays are in memory at once.",
+     "type: save\n"
+     "data: {name: digits, split: test}\n"
+     "pp_fn: value_range(-1, 1)|keep(\"image\", \"label\")\n"
+     "inputs: [_id, label]\n"
+     "outputs: [logits, pre_logits]",
+     "evaluators/save.py Evaluator"},
+    {{"outfile", "string", "= {workdir}/<name>-{step:09d}.npz",
+      "File to write, which must end in `.npz` and be on a local disk. {workdir} "
+      "and {step} are replaced by the run's folder and step, {step:09d} by the "
+      "step in nine digits. Without {step} each evaluation replaces the file. A "
+      "run without a workdir writes nothing if {workdir} is used.",
+      "\"{workdir}/outputs-{step:09d}.npz\""},
+     {"inputs", "list of string", "= all",
+      "Features to write. Leave out the images to keep the file small.", "[_id, label]", "-"},
+     {"outputs", "list of string", "= the outputs of `pred`",
+      "Model outputs and activations to write. A wrong name gives an error that "
+      "lists the valid ones.",
+      "[logits, pre_logits]", "-"}},
+    kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr size_t kMostDigits = 20;  // of {step:0<width>d}
 
@@ -199,7 +199,7 @@ class Save : public Evaluator {
   EvalInput input_;
 };
 
-const Register<Evaluator, Save> registered("save");
+const Register<Evaluator, Save> registered_save("save");
 
 }  // namespace
 }  // namespace bv

@@ -41,14 +41,14 @@ std::unique_ptr<WeightsWriter> writer_for(const TrainedModel& trained, const std
   return writer;
 }
 
-double logit_scale_of(const TrainedModel& trained) {
+double trained_logit_scale(const TrainedModel& trained) {
   const MetaDevice on_meta;  // allocates no memory
   const Config& config = trained.config;
   const ModelEnv env = {config.get<int64_t>("num_classes"), trained.image.height,
                         trained.image.width, trained.image.channels};
-  return bv::logit_scale_of(*Model::Registry::make(config.get<std::string>("model_name"),
-                                                   config.section("model"),
-                                                   config.place("model_name"), env));
+  return logit_scale_of(*Model::Registry::make(config.get<std::string>("model_name"),
+                                               config.section("model"), config.place("model_name"),
+                                               env));
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void export_weights(const TrainedModel& trained, const std::string& format,
   if (format != "npz" && format != "safetensors") {
     TrainedModel folded = trained;  // other programs have no buffers for the scale
     if (folded.buffers.contains(kTargetMean))
-      fold_target_scale(folded.params, folded.buffers, folded.origin, logit_scale_of(trained));
+      fold_target_scale(folded.params, folded.buffers, folded.origin, trained_logit_scale(trained));
     return writer_for(folded, format)->write(output);
   }
   const NamedTensors all = with_roots(trained);

@@ -13,7 +13,6 @@
 namespace bv {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Kind = KeyType::Kind;
 
 // Reads a type from left to right.
@@ -217,7 +216,7 @@ std::string one_in_words(const KeyType& type) {
   return "";
 }
 
-Json schema_of(const KeyType& type, const std::string& path);
+nlohmann::ordered_json schema_of(const KeyType& type, const std::string& path);
 
 // Whether a string with '${NAME}' stands for a value of one of these types, which a string is not.
 bool may_be_variable(const std::vector<KeyType>& type) {
@@ -231,26 +230,26 @@ bool may_be_variable(const std::vector<KeyType>& type) {
 }
 
 // The schema of one of several alternatives.
-Json any_of(const std::vector<KeyType>& type, const std::string& path) {
-  Json all = Json::array();
+nlohmann::ordered_json any_of(const std::vector<KeyType>& type, const std::string& path) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const KeyType& option : type) all.push_back(schema_of(option, path));
   if (may_be_variable(type)) all.push_back(variable_schema());
   if (all.size() == 1) return all[0];
   return {{"anyOf", all}};
 }
 
-Json word_schema(const std::string& word) {
+nlohmann::ordered_json word_schema(const std::string& word) {
   // YAML does not read these as strings.
   if (word == "true" || word == "false") return {{"const", word == "true"}};
   double number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (error == std::errc() && end == word.data() + word.size() && !word.empty())
-    return {{"enum", {word, Json::parse(word)}}};
+    return {{"enum", {word, nlohmann::ordered_json::parse(word)}}};
   return {{"const", word}};
 }
 
-Json schema_of(const KeyType& type, const std::string& path) {
-  Json schema = Json::object();
+nlohmann::ordered_json schema_of(const KeyType& type, const std::string& path) {
+  nlohmann::ordered_json schema = nlohmann::ordered_json::object();
   switch (type.kind) {
     case Kind::boolean:
       return {{"type", "boolean"}};
@@ -271,7 +270,7 @@ Json schema_of(const KeyType& type, const std::string& path) {
     case Kind::list:
       return {{"type", "array"}, {"items", any_of(type.options, path)}};
     case Kind::tuple: {
-      Json items = Json::array();
+      nlohmann::ordered_json items = nlohmann::ordered_json::array();
       for (const auto& item : type.items) items.push_back(any_of(item, path));
       return {{"type", "array"},
               {"items", items},

@@ -50,7 +50,7 @@ bool looks_grey(const at::Tensor& image) {
 }
 
 // Throws if an image contains an infinite value or NaN. A NaN is both its minimum and its maximum.
-void require_finite(const OneImage& image, const std::string& name) {
+void require_finite_image(const OneImage& image, const std::string& name) {
   for (const double value : {image.least, image.most}) {
     if (!std::isfinite(value)) {
       throw Error(
@@ -85,7 +85,7 @@ OneImage look_at(const Source& source, size_t split, int64_t index, std::atomic<
     if (!seen.encoded && image.numel() > 0) {
       seen.least = image.min().item<double>();
       seen.most = image.max().item<double>();
-      require_finite(seen, source.describe(split, index));
+      require_finite_image(seen, source.describe(split, index));
     }
   } catch (const Error& error) {
     if (error.code() != Exit::data) throw;

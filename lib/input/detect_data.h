@@ -1,7 +1,7 @@
 // Detection of data: which source can read a folder, and with which keys. `bvtrain init` uses it.
 //
 // A source takes part with a detector in its own file, beside its Register<Source, ...>:
-//     const RegisterDetector detector("idx", "train-images-idx3-ubyte[.gz] and ...", detect);
+//     const RegisterDetector idx_detector("idx", "train-images-idx3-ubyte[.gz]...", detect_idx);
 #pragma once
 
 #include <functional>

@@ -17,7 +17,7 @@ namespace bv {
 namespace {
 
 template <class Number>
-uint64_t hash_of(const std::vector<Number>& numbers) {
+uint64_t hash_of_numbers(const std::vector<Number>& numbers) {
   return hash64({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
 }
 
@@ -54,8 +54,8 @@ class ClassSampler : public ExampleSampler {
 
   // A hash of all that the order depends on. If pick() changes, add a version to the hash.
   uint64_t fingerprint() const override {
-    return hash64(
-               fmt::format("{} {} {}", hash_of(examples_), hash_of(begins_), classes_->block())) ^
+    return hash64(fmt::format("{} {} {}", hash_of_numbers(examples_), hash_of_numbers(begins_),
+                              classes_->block())) ^
            classes_->fingerprint();
   }
 
@@ -100,7 +100,7 @@ class WeightSampler : public ExampleSampler {
     return example_at(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
   }
 
-  uint64_t fingerprint() const override { return hash_of(ends_); }
+  uint64_t fingerprint() const override { return hash_of_numbers(ends_); }
 
  private:
   // Returns the example at place i of the line, which is shuffled. In the order of the data, an

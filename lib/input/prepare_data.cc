@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable prepare_data_keys(
     "input.data",
     {"A data set and the part of it to use. Further keys depend on the kind that `name` chooses.",
      "name: image_folder\ndata_dir: data/flowers\nsplit: train[:90%]", "datasets/core.py get"},

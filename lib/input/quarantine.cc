@@ -43,8 +43,8 @@ struct Matches {
 };
 
 // `lines`: from the name of an example to its number in `found`.
-Matches find_examples(const std::unordered_map<std::string, size_t>& lines, const Dataset& data,
-                      int threads, const std::function<void(size_t)>& ambiguous) {
+Matches find_quarantined(const std::unordered_map<std::string, size_t>& lines, const Dataset& data,
+                         int threads, const std::function<void(size_t)>& ambiguous) {
   Matches matches;
   matches.found.assign(lines.size(), -1);
   using Named = std::vector<std::pair<int64_t, size_t>>;
@@ -140,7 +140,7 @@ std::shared_ptr<const Dataset> Quarantine::leave_out(std::shared_ptr<const Datas
     }
     return data;
   }
-  const Matches matches = find_examples(lines, *data, threads, [&](size_t entry) {
+  const Matches matches = find_quarantined(lines, *data, threads, [&](size_t entry) {
     throw Error(Exit::usage, fmt::format("{}:{}", file_, own[entry]->line),
                 fmt::format("several examples of {} are called '{}'", name, own[entry]->example));
   });

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable sample_rule_keys(
     "input.sample",
     {"How often to draw each example: in proportion to a feature.", "weights: importance"},
     {{"weights", "string", "required",

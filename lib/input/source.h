@@ -33,7 +33,7 @@ struct SyntheticSpec {
     targets        // `labels`, (num_classes,) float32: numbers to predict
   };
   int64_t size = 1024;  // examples per split, for splits that are not in split_sizes
-  std::map<std::string, int64_t> split_sizes;
+  std::map<std::string, int64_t> split_sizes = {};
   int64_t height = 256, width = 256, channels = 3;
   int64_t classes = 0;  // 0 = the config's num_classes
   bool encoded = true;  // images are JPEG bytes if true, uint8 arrays if false

@@ -16,19 +16,19 @@ namespace {
 using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-Tensor relu(const Tensor& x) { return at::empty_like(x); }
+Tensor meta_relu(const Tensor& x) { return at::empty_like(x); }
 
-Tensor flip(const Tensor& x, at::IntArrayRef axes) { return at::empty_like(x); }
+Tensor meta_flip(const Tensor& x, at::IntArrayRef axes) { return at::empty_like(x); }
 
-Tensor& where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out) {
+Tensor& meta_where_out(const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& out) {
   out.resize_(at::infer_size(at::infer_size(condition.sizes(), a.sizes()), b.sizes()));
   return out;
 }
 
-Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
-                   c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-                   c10::SymIntArrayRef dilation, bool transposed,
-                   c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+Tensor meta_convolution(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+                        c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                        c10::SymIntArrayRef dilation, bool transposed,
+                        c10::SymIntArrayRef output_padding, c10::SymInt groups) {
   std::vector<int64_t> shape = {x.size(0), weight.size(0)};
   for (int64_t i = 2; i < x.dim(); ++i) {
     const size_t d = stride.size() == 1 ? 0 : static_cast<size_t>(i - 2);
@@ -39,22 +39,24 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const std::optional<Te
   return at::empty(shape, x.options(), at::MemoryFormat::ChannelsLast);
 }
 
-Three layer_norm(const Tensor& x, c10::SymIntArrayRef shape, const std::optional<Tensor>& weight,
-                 const std::optional<Tensor>& bias, double eps) {
+Three meta_layer_norm(const Tensor& x, c10::SymIntArrayRef shape,
+                      const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+                      double eps) {
   const Tensor mean = at::empty({0}, x.options());
   return {at::empty_like(x), mean, mean};
 }
 
-Three batch_norm(const Tensor& x, const std::optional<Tensor>& weight,
-                 const std::optional<Tensor>& bias, const std::optional<Tensor>& mean,
-                 const std::optional<Tensor>& var, bool training, double momentum, double eps) {
+Three meta_batch_norm(const Tensor& x, const std::optional<Tensor>& weight,
+                      const std::optional<Tensor>& bias, const std::optional<Tensor>& mean,
+                      const std::optional<Tensor>& var, bool training, double momentum,
+                      double eps) {
   const Tensor statistics = at::empty({x.size(1)}, x.options());
   return {at::empty_like(x), statistics, statistics};
 }
 
-Three group_norm(const Tensor& x, const std::optional<Tensor>& weight,
-                 const std::optional<Tensor>& bias, c10::SymInt n, c10::SymInt c, c10::SymInt area,
-                 int64_t groups, double eps) {
+Three meta_group_norm(const Tensor& x, const std::optional<Tensor>& weight,
+                      const std::optional<Tensor>& bias, c10::SymInt n, c10::SymInt c,
+                      c10::SymInt area, int64_t groups, double eps) {
   // Detects, without a GPU, a model that works only on CPUs.
   check(!weight || weight->scalar_type() == x.scalar_type(),
         "group_norm: CUDA's kernel wants one type for all");
@@ -63,13 +65,13 @@ Three group_norm(const Tensor& x, const std::optional<Tensor>& weight,
 }
 
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
-  library.impl("relu", relu);
-  library.impl("flip", flip);
-  library.impl("where.self_out", where_out);
-  library.impl("convolution_overrideable", convolution);
-  library.impl("native_layer_norm", layer_norm);
-  library.impl("native_batch_norm", batch_norm);
-  library.impl("native_group_norm", group_norm);
+  library.impl("relu", meta_relu);
+  library.impl("flip", meta_flip);
+  library.impl("where.self_out", meta_where_out);
+  library.impl("convolution_overrideable", meta_convolution);
+  library.impl("native_layer_norm", meta_layer_norm);
+  library.impl("native_batch_norm", meta_batch_norm);
+  library.impl("native_group_norm", meta_group_norm);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable param_groups_keys(
     "", {"", "", "optax.py make"},
     {{"lr", "float >= 0", "required",
       "Learning rate: multiplies every update of the optimizer, together with the schedule. Try "

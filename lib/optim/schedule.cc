@@ -7,7 +7,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable schedule_keys(
     "schedule",
     {"How the learning rate and the weight decay change during the run: every update is multiplied "
      "by the value of the schedule, which rises from 0 during the warm-up, then decays, and may "

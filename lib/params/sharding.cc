@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable sharding_keys(
     "", {"", "", "sharding.py"},
     {{"sharding_strategy", "'replicate' | 'zero1' | 'zero2' | 'fsdp' | list of [string, string]",
       "replicate",

@@ -78,13 +78,13 @@ void check_running(const Workdir& workdir, double failed_since, double patience)
 }
 
 // Returns whether nothing is at `path`. Any other error may be temporary.
-bool is_missing(const std::string& path) {
+bool path_is_missing(const std::string& path) {
   std::error_code error;
   return !std::filesystem::exists(path, error) && !error;
 }
 
 bool holds_run(const Workdir& workdir) {
-  return !is_missing(workdir.config()) || !is_missing(workdir.ckpt().path());
+  return !path_is_missing(workdir.config()) || !path_is_missing(workdir.ckpt().path());
 }
 
 // Reads the weights of a checkpoint. nullopt, with a warning, if it cannot be used.
@@ -265,7 +265,7 @@ class NewCheckpoints {
   bool can_replace_rows(int64_t step) const {
     if (done_->has_row(step)) return true;  // the run went back and saves the later steps again
     const auto is_lost = [&](int64_t later) {
-      return later > step && is_missing(run_.ckpt().step(later));
+      return later > step && path_is_missing(run_.ckpt().step(later));
     };
     const auto lost = std::ranges::find_if(done_->rows(), is_lost);
     if (lost == done_->rows().end()) return true;

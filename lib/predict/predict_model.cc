@@ -15,8 +15,8 @@ namespace bv {
 namespace {
 
 // Returns the config that a card describes: the keys that predict reads.
-Config config_of(const ModelCard& card, const std::string& file,
-                 const std::vector<Override>& overrides) {
+Config card_config(const ModelCard& card, const std::string& file,
+                   const std::vector<Override>& overrides) {
   nlohmann::ordered_json keys = {{"model_name", card.model_name},
                                  {"model", nlohmann::ordered_json::parse(card.model)},
                                  {"num_classes", card.num_classes},
@@ -76,8 +76,8 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
                 "has no metadata of `bvtrain export` that describes its model; give --config C "
                 "with its model_name, model and num_classes too");
   }
-  model.trained = config_of(*card, from.weights, {});
-  if (from.config.empty()) model.config = config_of(*card, from.weights, from.overrides);
+  model.trained = card_config(*card, from.weights, {});
+  if (from.config.empty()) model.config = card_config(*card, from.weights, from.overrides);
   model.class_names = card->class_names;
   model.image = card->image;
   if (!card->image_values.empty())
@@ -86,7 +86,7 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
 }
 
 // Throws if --set contains a key that predict does not read.
-void check_overrides(const PredictFrom& from, const PredictModel& model) {
+void check_predict_overrides(const PredictFrom& from, const PredictModel& model) {
   std::vector<std::string> used = {"model_name",         "model", "num_classes", "task",
                                    "task_kw.multilabel", "loss",  "precision"};
   if (from.workdir.empty() && from.weights.empty())
@@ -162,7 +162,7 @@ PredictModel open_predict_model(const PredictFrom& from) {
     open_weights(from, model);
   else
     model.origin = from.config;
-  check_overrides(from, model);
+  check_predict_overrides(from, model);
   set_class_count(from, model);
   return model;
 }

@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-Restored read_weights(const std::string& folder) {
+Restored read_bad_step(const std::string& folder) {
   const std::string weights = folder + "/" + kBadStepWeights;
   if (!file_exists(weights + "/" + kManifestName)) {
     throw Error(
@@ -65,7 +65,7 @@ BadStep read_batch(const std::string& folder, const Restored& before,
 }  // namespace
 
 BadStep replay_step(const std::string& folder) {
-  const Restored before = read_weights(folder);
+  const Restored before = read_bad_step(folder);
   const nlohmann::json& meta = before.meta;
   const Config config = parse_config_json(run_config(before), before.folder, {});
   TrainedParts parts = make_trained_parts(config, before);

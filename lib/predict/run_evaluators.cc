@@ -53,7 +53,7 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
 
 // Returns the config of the checkpoint's run. If there is a request.config, its evaluators replace
 // the run's. All messages then name that file, even for keys that come from the run.
-Config config_of(const EvaluateRequest& request, const Restored& checkpoint) {
+Config evaluation_config(const EvaluateRequest& request, const Restored& checkpoint) {
   auto keys = nlohmann::json::parse(run_config(checkpoint));
   if (!request.config.empty()) {
     const auto other = nlohmann::json::parse(load_config(request.config, {}).json());
@@ -82,11 +82,11 @@ void check_overrides(const EvaluateRequest& request) {
 }
 
 std::string evaluators_of(const EvaluateRequest& request, const Restored& from) {
-  return config_of(request, from).section("evals").json() + "\n";
+  return evaluation_config(request, from).section("evals").json() + "\n";
 }
 
 RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& from)
-    : config_(config_of(request, from)),
+    : config_(evaluation_config(request, from)),
       threads_(compute_threads_of(config_, from)),
       device_(request.device),
       precision_(

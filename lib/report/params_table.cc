@@ -11,7 +11,7 @@ namespace bv {
 namespace {
 
 constexpr size_t kColumns = 5;
-using Line = std::array<std::string, kColumns>;  // name, shape, size, mean, std
+using TableLine = std::array<std::string, kColumns>;  // name, shape, size, mean, std
 
 int64_t size_of(const ParamRow& row) {
   int64_t size = 1;
@@ -22,7 +22,7 @@ int64_t size_of(const ParamRow& row) {
 }  // namespace
 
 std::string params_table(const std::vector<ParamRow>& rows) {
-  std::vector<Line> lines{{"Name", "Shape", "Size", "Mean", "Std"}};
+  std::vector<TableLine> lines{{"Name", "Shape", "Size", "Mean", "Std"}};
   int64_t total = 0, frozen = 0;
   for (const ParamRow& row : rows) {
     const int64_t size = size_of(row);
@@ -33,7 +33,7 @@ std::string params_table(const std::vector<ParamRow>& rows) {
                      fmt::format("{:.3g}", row.std)});
   }
   std::array<size_t, kColumns> width{};
-  for (const Line& line : lines) {
+  for (const TableLine& line : lines) {
     for (size_t c = 0; c < kColumns; ++c) width[c] = std::max(width[c], line[c].size());
   }
   std::string rule = "+";

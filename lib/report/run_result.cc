@@ -48,7 +48,7 @@ void add_metrics(Json& root, const MetricSummary& metrics) {
   root["best"] = best;
 }
 
-std::string metric_line(const MetricSummary& metrics) {
+std::string main_metric_line(const MetricSummary& metrics) {
   const std::string main = metrics.main_metric();
   if (main.empty()) return "";
   const MetricSummary::Entry& entry = *metrics.find(main);
@@ -108,7 +108,8 @@ std::vector<std::string> closing_lines(const RunResult& result) {
                             : fmt::format("{} ({})", result.precision_config, result.precision));
   std::vector<std::string> lines = {times};
   if (result.metrics) {
-    if (const std::string line = metric_line(*result.metrics); !line.empty()) lines.push_back(line);
+    if (const std::string line = main_metric_line(*result.metrics); !line.empty())
+      lines.push_back(line);
   }
   for (const RunResult::Best& best : result.best_checkpoints) {
     lines.push_back(fmt::format("Best checkpoint: {} (step {}, {} {})", best.checkpoint,

@@ -21,7 +21,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable classify_keys(
     "task_kw: classify",
     {"Trains the model to assign images to classes. Each example must have a float `image` and "
      "`labels`, one number per class, as made by the op `onehot`. With `loss: sigmoid_xent` an "
@@ -34,14 +34,17 @@ const KeyTable keys(
       "class. Give the evaluator `class_metrics` the same key."}},
     kClassWeightKeys);
 
-[[noreturn]] void refuse(const std::string& why) { throw Error::in("classify", Exit::usage, why); }
+[[noreturn]] void refuse_classify(const std::string& why) {
+  throw Error::in("classify", Exit::usage, why);
+}
 
 const at::Tensor& need_key(const Batch& batch, const char* key, const char* hint) {
   const auto found = batch.find(key);
   if (found != batch.end()) return found->second;
   std::vector<std::string> keys;
   for (const auto& [name, tensor] : batch) keys.push_back(name);
-  refuse(fmt::format("a batch has no '{}', only {}; {}", key, fmt::join(keys, ", "), hint));
+  refuse_classify(
+      fmt::format("a batch has no '{}', only {}; {}", key, fmt::join(keys, ", "), hint));
 }
 
 const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
@@ -55,11 +58,12 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
             ? "if they are 0 or 1 for each class, value_range(0, 1, 0, 1, key=\"labels\") does that"
             : fmt::format("make them with onehot({}, key=\"label\", key_result=\"labels\")",
                           logits.size(-1));
-    refuse(fmt::format("'labels' must be float32 (n, {}), got {} {}; {}", logits.size(-1),
-                       dtype_name(labels.scalar_type()), shape_text(labels.sizes()), remedy));
+    refuse_classify(fmt::format("'labels' must be float32 (n, {}), got {} {}; {}", logits.size(-1),
+                                dtype_name(labels.scalar_type()), shape_text(labels.sizes()),
+                                remedy));
   }
   if (labels.sizes() != logits.sizes()) {
-    refuse(
+    refuse_classify(
         fmt::format("'labels' are {} but the model's logits are {}; is num_classes the "
                     "number that onehot(...) has?",
                     shape_text(labels.sizes()), shape_text(logits.sizes())));
@@ -114,8 +118,8 @@ class Classify : public Task {
     if (values.is_meta() || values.numel() == 0 || values.scalar_type() != at::kFloat) return;
     const auto least = values.min().item<float>(), most = values.max().item<float>();
     if (least >= 0 && most <= 1) return;
-    refuse(fmt::format("with multilabel 'labels' must be within 0 and 1, got {}",
-                       least >= 0 ? most : least));
+    refuse_classify(fmt::format("with multilabel 'labels' must be within 0 and 1, got {}",
+                                least >= 0 ? most : least));
   }
 
   at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const override {
@@ -152,7 +156,7 @@ class Classify : public Task {
   const bool multilabel_;
   Constant weights_;  // (classes) float32; undefined if all classes have equal weight
 };
-const Register<Task, Classify> registered("classify");
+const Register<Task, Classify> registered_classify("classify");
 
 }  // namespace
 }  // namespace bv

@@ -26,7 +26,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable regress_keys(
     "task_kw: regress",
     {"Trains the model to predict numbers, such as an age, a dose or coordinates. `num_classes` is "
      "their number. Each example must have a float `image` and `labels`, one number per target, or "
@@ -45,7 +45,9 @@ const KeyTable keys(
 
 constexpr int64_t kCompared = 8;  // examples that show whether input.pp leaves the labels alone
 
-[[noreturn]] void refuse(const std::string& why) { throw Error::in("regress", Exit::usage, why); }
+[[noreturn]] void refuse_regress(const std::string& why) {
+  throw Error::in("regress", Exit::usage, why);
+}
 
 // Returns the name of the targets in a batch or an example: "labels" or "label".
 template <class Features>
@@ -54,7 +56,7 @@ const char* target_key(const Features& features) {
     if (features.contains(key)) return key;
   std::vector<std::string> names;
   for (const auto& [name, tensor] : features) names.push_back(name);
-  refuse(fmt::format(
+  refuse_regress(fmt::format(
       "a batch has no 'labels' and no 'label', only {}; name one in keep(\"image\", ...)",
       fmt::join(names, ", ")));
 }
@@ -65,7 +67,7 @@ at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool name
   const char* key = target_key(batch);
   const at::Tensor& labels = batch.at(key);
   if (labels.scalar_type() != at::kFloat && named) {
-    refuse(
+    refuse_regress(
         fmt::format("'{}' is {}: the numbers of classes, which the training data names; use "
                     "task: classify, or numbers to predict (csv: label: [COLUMN], image_folder: "
                     "label: number)",
@@ -74,7 +76,7 @@ at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool name
   const at::Tensor numbers = labels.to(at::kFloat);
   const at::Tensor targets = numbers.dim() == 1 ? numbers.unsqueeze(1) : numbers;
   if (targets.sizes() != outputs.sizes()) {
-    refuse(
+    refuse_regress(
         fmt::format("'{}' are {} but the model's outputs are {}; num_classes is the number of "
                     "targets",
                     key, shape_text(labels.sizes()), shape_text(outputs.sizes())));
@@ -260,7 +262,8 @@ class Regress : public Task {
 
  private:
   static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
-    if (!batch.contains("image")) refuse("a batch has no 'image'; name it in keep(\"image\", ...)");
+    if (!batch.contains("image"))
+      refuse_regress("a batch has no 'image'; name it in keep(\"image\", ...)");
     return model.forward(batch.at("image"), pass);
   }
 
@@ -278,7 +281,7 @@ class Regress : public Task {
   const double delta_;
   const bool named_;  // the training data has class names for integers
 };
-const Register<Task, Regress> registered("regress");
+const Register<Task, Regress> registered_regress("regress");
 
 }  // namespace
 }  // namespace bv

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable eval_job_keys(
     "evals.*",
     {"An evaluator that measures the model, under a name of your choice: up to 64 letters, digits "
      "and _ - . @ +, not beginning with a dot. With one of the keys `log_*` it runs before the "

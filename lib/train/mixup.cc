@@ -20,7 +20,7 @@
 namespace bv {
 namespace {
 
-const KeyTable top_keys(
+const KeyTable mixup_top_keys(
     "", {},
     {{"mixup", "map", "none",
       "Mixes pairs of images and their labels, which makes the model less confident and often "

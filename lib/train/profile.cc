@@ -13,12 +13,13 @@
 namespace bv {
 namespace {
 
-const KeyTable top_keys("", {},
-                        {{"profile", "map", "none",
-                          "Profiles a few steps and writes a trace to `trace/rank-<r>.json` in the "
-                          "workdir, one file per process. Open it in ui.perfetto.dev or "
-                          "chrome://tracing. Write `profile: {}` to record three steps.",
-                          "{first_step: 10, steps: 3}", "-"}});
+const KeyTable profile_top_keys(
+    "", {},
+    {{"profile", "map", "none",
+      "Profiles a few steps and writes a trace to `trace/rank-<r>.json` in the "
+      "workdir, one file per process. Open it in ui.perfetto.dev or "
+      "chrome://tracing. Write `profile: {}` to record three steps.",
+      "{first_step: 10, steps: 3}", "-"}});
 
 const KeyTable profile_keys(
     "profile",

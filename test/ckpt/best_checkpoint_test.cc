@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Snapshot state_of(int64_t step) {
+Snapshot state_with_ema(int64_t step) {
   Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors["params/bias"] = at::full({10}, static_cast<double>(step), at::kFloat);
@@ -48,15 +48,15 @@ TEST_CASE("the best checkpoint stays when its step is deleted, and a better one 
   const std::string best = workdir.ckpt().best("");
   Checkpointer checkpointer(workdir, {}, /*newest_kept=*/1);
   const BestPoint second{"val/loss", false, 2, 0.1};
-  checkpointer.save(state_of(1), false);
+  checkpointer.save(state_with_ema(1), false);
   checkpointer.mark_best("", {"val/loss", false, 1, 0.5});
-  checkpointer.save(state_of(2), false);
+  checkpointer.save(state_with_ema(2), false);
   checkpointer.mark_best("", second);
   checkpointer.mark_best("acc", {"val/acc", true, 2, 0.9});
   checkpointer.wait();
   const std::string shard = "/" + shard_name(0, 1);
   CHECK(inode(best + shard) == inode(workdir.ckpt().step(2) + shard));  // takes no space
-  checkpointer.save(state_of(3), false);
+  checkpointer.save(state_with_ema(3), false);
   checkpointer.wait();
 
   CHECK(workdir.ckpt().steps() == std::vector<int64_t>{3});
@@ -81,7 +81,7 @@ TEST_CASE("a best checkpoint that was put aside is taken back if it is the one")
   const std::string best = workdir.ckpt().best("loss");
   const BestPoint point{"val/loss", false, 1, 0.5};
   Checkpointer checkpointer(workdir);
-  checkpointer.save(state_of(1), false);
+  checkpointer.save(state_with_ema(1), false);
   checkpointer.mark_best("loss", point);
   checkpointer.wait();
   CHECK_FALSE(take_best_back(best, point));  // it is there
@@ -99,7 +99,7 @@ TEST_CASE("a best checkpoint that is not there is named") {
   const TempFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
-  checkpointer.save(state_of(1), false);
+  checkpointer.save(state_with_ema(1), false);
   checkpointer.wait();
   const std::string best = workdir.ckpt().best("");
   CHECK(error_of([&] { Checkpointer::load(folder.path() + ":best"); }) ==
@@ -117,7 +117,7 @@ TEST_CASE("a best checkpoint whose step is gone fails the next save") {
   ::setenv("BVTRAIN_RETRY_AFTER", "0", 1);
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
-  checkpointer.save(state_of(1), false);
+  checkpointer.save(state_with_ema(1), false);
   checkpointer.mark_best("", {"val/loss", false, 9, 0.5});
   CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) ==
         workdir.ckpt().step(9) + ": error: manifest.json: is missing or unreadable");
@@ -140,7 +140,7 @@ TEST_CASE("the next claim brings back checkpoints that a killed process was repl
   {
     const Workdir workdir(folder.path());
     Checkpointer checkpointer(workdir);
-    for (const int64_t step : {1, 2}) checkpointer.save(state_of(step), /*keep=*/true);
+    for (const int64_t step : {1, 2}) checkpointer.save(state_with_ema(step), /*keep=*/true);
     checkpointer.mark_best("", {"val/loss", false, 2, 0.5});
     checkpointer.mark_best("x", {"val/loss", false, 1, 0.5});
     checkpointer.wait();
@@ -172,7 +172,7 @@ TEST_CASE("a best checkpoint is read whole while it is replaced") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
-  for (const int64_t step : {10, 20}) checkpointer.save(state_of(step), /*keep=*/true);
+  for (const int64_t step : {10, 20}) checkpointer.save(state_with_ema(step), /*keep=*/true);
   checkpointer.wait();
   const std::string best = workdir.ckpt().best("");
   const auto replace = [&](int64_t step) {
@@ -208,7 +208,7 @@ TEST_CASE("a best checkpoint is replaced where folders cannot be exchanged nor f
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
-  for (const int64_t step : {10, 20}) checkpointer.save(state_of(step), /*keep=*/true);
+  for (const int64_t step : {10, 20}) checkpointer.save(state_with_ema(step), /*keep=*/true);
   checkpointer.wait();
   const std::string best = workdir.ckpt().best(""), shard = "/" + shard_name(0, 1);
   ::setenv("BVTRAIN_WITHOUT", "exchange,link", 1);

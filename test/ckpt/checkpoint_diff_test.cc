@@ -14,7 +14,7 @@
 namespace bv::test {
 namespace {
 
-using Words = std::vector<std::string>;
+using Names = std::vector<std::string>;
 
 at::Tensor floats(std::vector<double> values, at::ScalarType type = at::kFloat) {
   return at::tensor(values, at::kDouble).to(type);
@@ -29,7 +29,7 @@ Restored checkpoint(NamedTensors tensors, const std::string& config = "{}") {
 }
 
 // Saves a checkpoint and returns its folder.
-std::string save(const Workdir& workdir, int64_t step, NamedTensors tensors) {
+std::string save_tensors(const Workdir& workdir, int64_t step, NamedTensors tensors) {
   Checkpointer checkpointer(workdir, {}, /*newest_kept=*/9);
   Snapshot snapshot;
   snapshot.step = step;
@@ -86,9 +86,9 @@ TEST_CASE("diff: the largest relative differences come first") {
                                  {"small", floats({3, 4.5})},
                                  {"step", at::full({}, 15, at::kLong)}});
   const CheckpointDiff diff = diff_checkpoints(a, b);
-  Words names;
+  Names names;
   for (const TensorDifference& each : diff.changed) names.push_back(each.name);
-  CHECK(names == Words{"nan", "none", "step", "small", "sign"});
+  CHECK(names == Names{"nan", "none", "step", "small", "sign"});
   CHECK(std::isnan(diff.changed[0].relative));
   CHECK(std::isinf(diff.changed[1].relative));
   CHECK(diff.changed[2].relative == 0.5);
@@ -105,8 +105,8 @@ TEST_CASE("diff: missing tensors, other shapes and dtypes, and the config") {
       checkpoint({{"b", floats({1})}, {"s", floats({1})}, {"t", floats({1}, at::kHalf)}},
                  "{lr: 0.2, seed: 1}");
   const CheckpointDiff diff = diff_checkpoints(a, b);
-  CHECK(diff.only_a == Words{"a"});
-  CHECK(diff.only_b == Words{"b"});
+  CHECK(diff.only_a == Names{"a"});
+  CHECK(diff.only_b == Names{"b"});
   REQUIRE(diff.other_form.size() == 2);
   CHECK(diff.other_form[0].name == "s");
   CHECK(diff.other_form[0].a == "float32 (2)");
@@ -128,9 +128,9 @@ TEST_CASE("average: means in float64, in the dtype of the tensor, integers of th
         {"ema/w", floats({ema, 0})},      {"opt/mu/w", floats({w, w})}};
   };
   // In float32 the sum of 2^24 and 1 is 2^24.
-  const std::vector<std::string> folders = {save(workdir, 10, state(16777216, 2, 7, 1)),
-                                            save(workdir, 20, state(1, 4, 8, 2)),
-                                            save(workdir, 30, state(1, 9, 9, 6))};
+  const std::vector<std::string> folders = {save_tensors(workdir, 10, state(16777216, 2, 7, 1)),
+                                            save_tensors(workdir, 20, state(1, 4, 8, 2)),
+                                            save_tensors(workdir, 30, state(1, 9, 9, 6))};
   const Restored mean = average_checkpoints(folders, /*ema=*/false);
   CHECK(mean.step == 30);
   CHECK(mean.meta.at("class_names") == nlohmann::json{"30"});
@@ -146,10 +146,11 @@ TEST_CASE("average: means in float64, in the dtype of the tensor, integers of th
 TEST_CASE("average: checkpoints that do not fit each other are refused") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  const std::string first = save(workdir, 10, {{"params/w", floats({1})}, {"opt/n", floats({1})}});
-  const std::string shape = save(workdir, 20, {{"params/w", floats({1, 2})}});
+  const std::string first =
+      save_tensors(workdir, 10, {{"params/w", floats({1})}, {"opt/n", floats({1})}});
+  const std::string shape = save_tensors(workdir, 20, {{"params/w", floats({1, 2})}});
   const std::string more =
-      save(workdir, 30, {{"params/v", floats({1})}, {"params/w", floats({1})}});
+      save_tensors(workdir, 30, {{"params/v", floats({1})}, {"params/w", floats({1})}});
   const auto refused = [&](const std::string& other) {
     return error_of([&] { average_checkpoints({first, other}, false); });
   };
@@ -164,13 +165,13 @@ TEST_CASE("average: checkpoints that do not fit each other are refused") {
 TEST_CASE("average: the scale of a regression's targets is that of all checkpoints") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  const std::vector<std::string> folders = {save(workdir, 10, regression(1, 0.1, 0.3)),
-                                            save(workdir, 20, regression(2, 0.1, 0.3)),
-                                            save(workdir, 30, regression(6, 0.1, 0.3))};
+  const std::vector<std::string> folders = {save_tensors(workdir, 10, regression(1, 0.1, 0.3)),
+                                            save_tensors(workdir, 20, regression(2, 0.1, 0.3)),
+                                            save_tensors(workdir, 30, regression(6, 0.1, 0.3))};
   CHECK(same_bits(average_checkpoints(folders, /*ema=*/true).tensors, regression(3, 0.1, 0.3)));
 
-  const std::string mean = save(workdir, 40, regression(1, 0.2, 0.3));
-  const std::string std = save(workdir, 50, regression(1, 0.1, 0.4));
+  const std::string mean = save_tensors(workdir, 40, regression(1, 0.2, 0.3));
+  const std::string std = save_tensors(workdir, 50, regression(1, 0.1, 0.4));
   const auto refused = [&](const std::string& other) {
     return error_of([&] { average_checkpoints({folders[0], folders[1], other}, false); });
   };

@@ -14,7 +14,7 @@ namespace bv::test {
 namespace {
 
 using Chunks = ChunkReader::Chunks;
-constexpr uint64_t kChunk = FileWriter::kChunkBytes;
+constexpr uint64_t kReadChunk = FileWriter::kChunkBytes;
 
 // A file of two and a half chunks of noise.
 struct Written {
@@ -23,7 +23,7 @@ struct Written {
   std::vector<uint64_t> checksums;
   Written() {
     std::mt19937_64 random(5);
-    content.resize(5 * kChunk / 2);
+    content.resize(5 * kReadChunk / 2);
     for (size_t i = 0; i + 8 <= content.size(); i += 8) {
       const uint64_t word = random();
       std::memcpy(content.data() + i, &word, 8);
@@ -48,7 +48,7 @@ TEST_CASE("chunk reader: any ranges of a file, in any order") {
   CHECK(reader.bytes() == w.content.size());
   for (const Chunks chunks : {Chunks::needed, Chunks::all}) {
     const std::vector<std::pair<uint64_t, uint64_t>> bounds = {
-        {kChunk - 3, 2 * kChunk + 5},
+        {kReadChunk - 3, 2 * kReadChunk + 5},
         {0, 1},
         {7, 7},
         {w.content.size() - 1, w.content.size()},
@@ -66,13 +66,13 @@ TEST_CASE("chunk reader: any ranges of a file, in any order") {
 
 TEST_CASE("chunk reader: checks the chunks that it needs, or all") {
   const Written w;
-  w.damage(kChunk + 9);
+  w.damage(kReadChunk + 9);
   const ChunkReader reader(w.file, w.checksums);
   char byte = 0;
-  CHECK_NOTHROW(reader.read({{kChunk - 1, kChunk, &byte}}));
-  CHECK(byte == w.content[kChunk - 1]);
+  CHECK_NOTHROW(reader.read({{kReadChunk - 1, kReadChunk, &byte}}));
+  CHECK(byte == w.content[kReadChunk - 1]);
   const std::string line = w.file + ": error: checksum of chunk 1 (offset 1048576) differs";
-  CHECK(error_of([&] { reader.read({{kChunk, kChunk + 1, &byte}}); }) == line);
+  CHECK(error_of([&] { reader.read({{kReadChunk, kReadChunk + 1, &byte}}); }) == line);
   CHECK(error_of([&] { reader.read({{0, 1, &byte}}, Chunks::all); }) == line);
   CHECK(error_of([&] { reader.read({}, Chunks::all); }) == line);
 }
@@ -81,7 +81,7 @@ TEST_CASE("chunk reader: checks the chunks that it needs, or all") {
 TEST_CASE("chunk reader: a file that is cut off while it is open is an error") {
   const Written w;
   const ChunkReader reader(w.file);
-  std::filesystem::resize_file(w.file, kChunk + 10);
+  std::filesystem::resize_file(w.file, kReadChunk + 10);
   std::string all(w.content.size(), '\0');
   CHECK(error_of([&] {
           reader.read({{0, all.size(), all.data()}});

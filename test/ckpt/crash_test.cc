@@ -14,7 +14,7 @@ namespace bv::test {
 
 namespace {
 
-Snapshot state_of(int64_t step) {
+Snapshot mixed_precision_state(int64_t step) {
   Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors["params/a"] = at::full({3000}, static_cast<double>(step), at::kFloat);
@@ -28,7 +28,7 @@ Snapshot state_of(int64_t step) {
 int64_t recovered(const Workdir& workdir) {
   const auto restored = Checkpointer::latest(workdir);
   if (!restored) return 0;
-  const auto expected = state_of(restored->step);
+  const auto expected = mixed_precision_state(restored->step);
   for (const auto& [name, tensor] : expected.tensors) {
     CHECK(restored->tensors.at(name).equal(tensor));
   }
@@ -56,7 +56,7 @@ TEST_CASE("crash: at every point of a save this checkpoint or the one before it 
         ::setenv("BVTRAIN_CRASH_AT", variable.c_str(), 1);
         Checkpointer checkpointer(workdir);
         for (int64_t step = 1; step <= 10; ++step) {
-          checkpointer.save(state_of(step), false);
+          checkpointer.save(mixed_precision_state(step), false);
           checkpointer.wait();
         }
       });
@@ -67,9 +67,9 @@ TEST_CASE("crash: at every point of a save this checkpoint or the one before it 
 
       // The next run continues, and nothing of the dead one is left.
       Checkpointer checkpointer(workdir);
-      checkpointer.save(state_of(100), false);
+      checkpointer.save(mixed_precision_state(100), false);
       checkpointer.wait();
-      checkpointer.save(state_of(101), false);
+      checkpointer.save(mixed_precision_state(101), false);
       checkpointer.wait();
       CHECK(recovered(workdir) == 101);
       CHECK(std::distance(std::filesystem::directory_iterator(workdir.ckpt().path()),
@@ -86,7 +86,7 @@ TEST_CASE("crash: a checkpoint that is saved again survives where folders cannot
     const Workdir workdir(folder.path());
     Checkpointer checkpointer(workdir, {}, /*newest_kept=*/1);
     for (const bool keep : {false, true}) {
-      checkpointer.save(state_of(7), keep);
+      checkpointer.save(mixed_precision_state(7), keep);
       checkpointer.wait();
     }
   });
@@ -112,7 +112,7 @@ TEST_CASE("crash: kill -9 at any time loses at most the save in progress") {
       try {
         Checkpointer checkpointer(workdir);
         for (int64_t step = newest + 1;; ++step) {
-          checkpointer.save(state_of(step), step % 50 == 0);
+          checkpointer.save(mixed_precision_state(step), step % 50 == 0);
           checkpointer.wait();
           if (::write(reports[1], &step, sizeof(step)) != sizeof(step)) ::_exit(98);
         }

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Snapshot state_of(int64_t step, int64_t floats = 100) {
+Snapshot kernel_state(int64_t step, int64_t floats = 100) {
   Snapshot snapshot;
   snapshot.step = step;
   snapshot.tensors["params/kernel"] = at::full({floats}, static_cast<double>(step), at::kFloat);
@@ -52,12 +52,12 @@ TEST_CASE("saves: one may wait for another, and they are committed in order") {
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   std::atomic<bool> go = false;
-  Snapshot held = state_of(1);
+  Snapshot held = kernel_state(1);
   held.before_commit = [&] { CHECK(wait_until([&] { return go.load(); })); };
   const int first = checkpointer.free_buffer();
   checkpointer.save(std::move(held), false);
   CHECK(checkpointer.free_buffer() == 1 - first);  // does not wait
-  checkpointer.save(state_of(2), true);
+  checkpointer.save(kernel_state(2), true);
   const std::string written = workdir.ckpt().unfinished(1, "") + "/manifest.json";
   CHECK(wait_until([&] { return file_exists(written); }));
   CHECK(steps(workdir).empty());
@@ -68,7 +68,7 @@ TEST_CASE("saves: one may wait for another, and they are committed in order") {
   CHECK(steps(workdir) == std::vector<int64_t>{1, 2});
   CHECK(read_file(workdir.ckpt().last()) == "step-2\n");
   const int free = checkpointer.free_buffer();
-  checkpointer.save(state_of(3), false);
+  checkpointer.save(kernel_state(3), false);
   checkpointer.wait();
   CHECK(checkpointer.free_buffer() == free);  // saves that do not overlap use the same memory
 }
@@ -79,7 +79,7 @@ TEST_CASE("saves: the newest takes the place of one that waits") {
   std::atomic<bool> go = false;
   const auto hold = [&](Checkpointer& checkpointer, int64_t step) {
     go = false;
-    Snapshot held = state_of(step);
+    Snapshot held = kernel_state(step);
     held.before_commit = [&] { CHECK(wait_until([&] { return go.load(); })); };
     checkpointer.save(std::move(held), false);
     CHECK(wait_until(
@@ -90,11 +90,11 @@ TEST_CASE("saves: the newest takes the place of one that waits") {
   const int other = checkpointer.free_buffer();
   for (const int64_t step : {2, 3, 4}) {
     CHECK(checkpointer.free_buffer() == other);
-    checkpointer.save(state_of(step), false);
+    checkpointer.save(kernel_state(step), false);
   }
   checkpointer.mark_best("", {"val/loss", false, 4, 0.5});
   std::future<void> next = std::async(std::launch::async, [&] {
-    checkpointer.save(state_of(5), false);  // waits: the best one is not left out
+    checkpointer.save(kernel_state(5), false);  // waits: the best one is not left out
   });
   CHECK(next.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
   go = true;
@@ -103,9 +103,9 @@ TEST_CASE("saves: the newest takes the place of one that waits") {
   CHECK(steps(workdir) == std::vector<int64_t>{1, 4, 5});
   CHECK(Checkpointer::load(workdir.ckpt().best("")).step == 4);
   hold(checkpointer, 6);
-  checkpointer.save(state_of(7), true);
+  checkpointer.save(kernel_state(7), true);
   go = true;
-  checkpointer.save(state_of(8), false);  // waits: 7 is to be kept
+  checkpointer.save(kernel_state(8), false);  // waits: 7 is to be kept
   checkpointer.wait();
   CHECK(steps(workdir) == std::vector<int64_t>{1, 4, 5, 6, 7, 8});
 }
@@ -117,7 +117,7 @@ TEST_CASE("saves: training that saves all the time leaves most of them out") {
   int64_t step = 0, left_out = 0, taken = 0;
   {
     Checkpointer checkpointer(workdir);
-    const Snapshot state = state_of(0, 1 << 20);
+    const Snapshot state = kernel_state(0, 1 << 20);
     for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
          std::chrono::steady_clock::now() < end;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -128,7 +128,7 @@ TEST_CASE("saves: training that saves all the time leaves most of them out") {
       checkpointer.save(std::move(next), false);
       ++taken;
     }
-    checkpointer.save(state_of(++step), true);
+    checkpointer.save(kernel_state(++step), true);
     checkpointer.wait();
     left_out = checkpointer.left_out_saves();
   }
@@ -145,7 +145,7 @@ TEST_CASE("saves: a write that fails is tried again") {
   Checkpointer checkpointer(workdir);
   checkpointer.start();
   const std::string blocked = block(workdir, 1);
-  checkpointer.save(state_of(1), false);
+  checkpointer.save(kernel_state(1), false);
   CHECK(!wait_until([&] { return checkpointer.committed_step() == 1; }, 0.1));
   fs::remove(blocked);
   checkpointer.wait();
@@ -167,18 +167,18 @@ TEST_CASE("saves: one may fail, but not two in a row and not the last one") {
   block(workdir, 5);
   block(workdir, 7);
   for (const int64_t step : {1, 2, 3, 4}) {
-    checkpointer.save(state_of(step), step == 2);
+    checkpointer.save(kernel_state(step), step == 2);
     checkpointer.drain();
   }
   checkpointer.mark_best("", {"val/loss", false, 4, 0.5});  // is not there, which ends nothing
-  checkpointer.save(state_of(5), false);
+  checkpointer.save(kernel_state(5), false);
   CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault(5));
   CHECK(steps(workdir) == std::vector<int64_t>{1, 3});
   CHECK(workdir.ckpt().all_best().empty());
   CHECK(checkpointer.failed_saves() == 3);
-  checkpointer.save(state_of(6), false);
+  checkpointer.save(kernel_state(6), false);
   checkpointer.wait();
-  checkpointer.save(state_of(7), false);
+  checkpointer.save(kernel_state(7), false);
   checkpointer.drain();  // one failure ends nothing yet
   CHECK(error_of([&] { checkpointer.wait(); }, Exit::storage) == fault(7));
   checkpointer.wait();  // it is told once
@@ -193,7 +193,7 @@ TEST_CASE("saves: a workdir that is gone is not made again, and one that is back
   workdir.claim();
   Checkpointer checkpointer(workdir, {}, /*newest_kept=*/9);
   const auto save = [&](int64_t step) {
-    checkpointer.save(state_of(step), false);
+    checkpointer.save(kernel_state(step), false);
     checkpointer.drain();
   };
   const auto is_gone = [&](const std::string& line) {
@@ -225,7 +225,7 @@ TEST_CASE("saves: without its rows a checkpoint is not committed") {
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
   const auto save = [&](int64_t step, bool rows) {
-    Snapshot snapshot = state_of(step);
+    Snapshot snapshot = kernel_state(step);
     snapshot.before_commit = [rows] {
       if (rows) return;
       throw Error(Exit::storage, "metrics.jsonl", "cannot write: No space left on device");
@@ -247,7 +247,7 @@ TEST_CASE("saves: rows that cannot be synced end the run at once") {
   const TempFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
-  Snapshot snapshot = state_of(1);
+  Snapshot snapshot = kernel_state(1);
   snapshot.before_commit = [] {
     throw UnsyncedRows(Error(Exit::storage, "metrics.jsonl", "cannot sync: Input/output error"));
   };
@@ -265,7 +265,7 @@ TEST_CASE("saves: a best checkpoint that fails once is written with the next one
   checkpointer.start();
   const std::string best = workdir.ckpt().best("");
   const auto save = [&](int64_t step) {
-    checkpointer.save(state_of(step), false);
+    checkpointer.save(kernel_state(step), false);
     checkpointer.drain();
   };
   const auto mark_in_vain = [&](int64_t step) {
@@ -297,7 +297,7 @@ TEST_CASE("saves: two series of best checkpoints that fail at one step end nothi
   const Variable wait("BVTRAIN_RETRY_AFTER", "0");
   std::signal(SIGXFSZ, SIG_IGN);
   Checkpointer checkpointer(workdir);
-  checkpointer.save(state_of(1), false);
+  checkpointer.save(kernel_state(1), false);
   checkpointer.wait();
   {
     const Limit limit(RLIMIT_FSIZE, 10);
@@ -306,7 +306,7 @@ TEST_CASE("saves: two series of best checkpoints that fail at one step end nothi
     checkpointer.drain();
   }
   CHECK(workdir.ckpt().all_best().empty());
-  checkpointer.save(state_of(2), false);
+  checkpointer.save(kernel_state(2), false);
   checkpointer.wait();
   CHECK(read_best(workdir.ckpt().best(""))->step == 1);
   CHECK(read_best(workdir.ckpt().best("top"))->step == 1);
@@ -319,9 +319,9 @@ TEST_CASE("saves: LAST is only a hint") {
   Checkpointer checkpointer(workdir, {}, /*newest_kept=*/1);
   checkpointer.start();
   fs::create_directory(workdir.ckpt().last());  // cannot be replaced by a file
-  checkpointer.save(state_of(1), false);
+  checkpointer.save(kernel_state(1), false);
   checkpointer.wait();
-  checkpointer.save(state_of(2), false);
+  checkpointer.save(kernel_state(2), false);
   checkpointer.wait();
   CHECK(steps(workdir) == std::vector<int64_t>{2});
 }
@@ -330,7 +330,7 @@ TEST_CASE("saves: another error than that of a disk ends the run at once") {
   const TempFolder folder;
   const Workdir workdir(folder.path());
   Checkpointer checkpointer(workdir);
-  Snapshot snapshot = state_of(1);
+  Snapshot snapshot = kernel_state(1);
   snapshot.before_commit = [] { throw Error(Exit::internal, "rows", "out of order"); };
   checkpointer.save(std::move(snapshot), false);
   CHECK(error_of(
@@ -355,7 +355,7 @@ TEST_CASE("saves: a rank that cannot write its part says so to rank 0") {
   Snapshot own;
   own.step = 3;
   second.save(std::move(own), false);
-  first.save(state_of(3), false);
+  first.save(kernel_state(3), false);
   CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
         workdir.ckpt().unfinished(3, "5a") + ": error: rank 1: " + shard +
             ": error: cannot create: Is a directory");
@@ -373,9 +373,9 @@ TEST_CASE("saves: rank 0 deletes a failed save when no other rank writes in it a
   const std::string unfinished = workdir.ckpt().unfinished(3, "5a");
   fs::create_directories(unfinished);
   write(unfinished + "/part-1.failed", "the disk is full");
-  first.save(state_of(3), false);
+  first.save(kernel_state(3), false);
   CHECK_FALSE(wait_until([&] { return !file_exists(unfinished); }, 0.2));
-  third.save(state_of(3), false);
+  third.save(kernel_state(3), false);
   CHECK_NOTHROW(third.wait());
   CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
         unfinished + ": error: rank 1: the disk is full");
@@ -392,14 +392,14 @@ TEST_CASE("saves: a full disk is noticed before anything is written") {
   {
     const Workdir workdir(folder.path());
     Checkpointer checkpointer(workdir);
-    checkpointer.save(state_of(1), false);
+    checkpointer.save(kernel_state(1), false);
     checkpointer.wait();
-    checkpointer.save(state_of(2, 1 << 20), false);
+    checkpointer.save(kernel_state(2, 1 << 20), false);
     const std::string line = error_of([&] { checkpointer.wait(); }, Exit::storage);
     const std::string expected = workdir.ckpt().unfinished(2, "") +
                                  ": error: needs 4.0 MiB for the next checkpoint, but only ";
     CHECK(line.substr(0, expected.size()) == expected);
-    checkpointer.save(state_of(3), false);
+    checkpointer.save(kernel_state(3), false);
     checkpointer.wait();
     CHECK(steps(workdir) == std::vector<int64_t>{1, 3});
     CHECK(error_of([&] { require_room(folder.path(), int64_t{1} << 40); }, Exit::storage) ==

@@ -19,7 +19,7 @@
 namespace bv::test {
 namespace {
 
-constexpr size_t kChunk = FileWriter::kChunkBytes;
+constexpr size_t kWrittenChunk = FileWriter::kChunkBytes;
 
 std::string noise(size_t bytes) {
   std::string text(bytes, '\0');
@@ -29,7 +29,8 @@ std::string noise(size_t bytes) {
 }
 
 // Writes `content` in pieces of several sizes. Returns the checksums.
-std::vector<uint64_t> write(const std::string& file, std::string_view content, PageCache cache) {
+std::vector<uint64_t> write_in_parts(const std::string& file, std::string_view content,
+                                     PageCache cache) {
   FileWriter out(file, cache);
   for (size_t part = 1; !content.empty(); part = 7 * part + 1) {
     out.write(content.substr(0, part));
@@ -54,14 +55,14 @@ size_t cached_bytes(const std::string& file, size_t bytes) {
 TEST_CASE("a file is the same whether it is written through the page cache or beside it") {
   const TempFolder disk;
   const MemoryFolder memory;
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, kChunk - 1, kChunk, kChunk + 1,
-                             kChunk + 4096, 5 * kChunk / 2 + 3}) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, kWrittenChunk - 1, kWrittenChunk,
+                             kWrittenChunk + 1, kWrittenChunk + 4096, 5 * kWrittenChunk / 2 + 3}) {
     INFO(bytes);
     const std::string content = noise(bytes);
-    const std::vector<uint64_t> checksums = write(disk / "a", content, PageCache::keep);
-    CHECK(checksums.size() == (bytes + kChunk - 1) / kChunk);
+    const std::vector<uint64_t> checksums = write_in_parts(disk / "a", content, PageCache::keep);
+    CHECK(checksums.size() == (bytes + kWrittenChunk - 1) / kWrittenChunk);
     for (const TempFolder* folder : {&disk, static_cast<const TempFolder*>(&memory)}) {
-      CHECK(write(*folder / "b", content, PageCache::bypass) == checksums);
+      CHECK(write_in_parts(*folder / "b", content, PageCache::bypass) == checksums);
       CHECK(read_text(*folder / "b") == content);
     }
     CHECK(read_text(disk / "a") == content);
@@ -76,11 +77,11 @@ TEST_CASE("a file written beside the page cache takes no room in it") {
     WARN("skipped: the folder for temporary files is neither on ext4 nor on XFS");
     return;
   }
-  const std::string content = noise(3 * kChunk + 5);
-  write(folder / "a", content, PageCache::keep);
-  write(folder / "b", content, PageCache::bypass);
-  CHECK(cached_bytes(folder / "a", 3 * kChunk) == 3 * kChunk);
-  CHECK(cached_bytes(folder / "b", 3 * kChunk) == 0);
+  const std::string content = noise(3 * kWrittenChunk + 5);
+  write_in_parts(folder / "a", content, PageCache::keep);
+  write_in_parts(folder / "b", content, PageCache::bypass);
+  CHECK(cached_bytes(folder / "a", 3 * kWrittenChunk) == 3 * kWrittenChunk);
+  CHECK(cached_bytes(folder / "b", 3 * kWrittenChunk) == 0);
 }
 
 TEST_CASE("a write that stops in the middle of a block names its reason") {
@@ -90,11 +91,12 @@ TEST_CASE("a write that stops in the middle of a block names its reason") {
     const std::string file = folder / "a";
     std::string line;
     {
-      const Limit limit(RLIMIT_FSIZE, kChunk + 100);
-      line = error_of([&] { write(file, noise(2 * kChunk), cache); }, Exit::storage);
+      const Limit limit(RLIMIT_FSIZE, kWrittenChunk + 100);
+      line =
+          error_of([&] { write_in_parts(file, noise(2 * kWrittenChunk), cache); }, Exit::storage);
     }
     CHECK(line == file + ": error: cannot write: File too large");
-    CHECK(read_text(file).size() == kChunk + 100);
+    CHECK(read_text(file).size() == kWrittenChunk + 100);
   }
   ::signal(SIGXFSZ, SIG_DFL);
 }

@@ -19,7 +19,7 @@ std::string file_named(const std::string& name) {
 }
 
 // Returns the error that reading a manifest with these files and metadata gives.
-std::string refusal(const std::string& files, const std::string& meta = "{}") {
+std::string refused_manifest(const std::string& files, const std::string& meta = "{}") {
   const MemoryFolder folder;
   const std::string text = R"({"format": 1, "step": 7, "world_size": 1, "keep": false, "files": )" +
                            files + R"(, "meta": )" + meta;
@@ -32,10 +32,10 @@ std::string refusal(const std::string& files, const std::string& meta = "{}") {
 
 TEST_CASE("a manifest that names files elsewhere is refused", "[manifest]") {
   for (const std::string name : {"../state", "/etc/passwd", "a/b", "..", ""}) {
-    CHECK(refusal("[" + file_named(name) + "]") ==
+    CHECK(refused_manifest("[" + file_named(name) + "]") ==
           fmt::format("manifest.json: invalid file name '{}'", name));
   }
-  CHECK(refusal("[" + file_named("state") + "]") == "state: is missing");
+  CHECK(refused_manifest("[" + file_named("state") + "]") == "state: is missing");
 }
 
 TEST_CASE("a manifest of deep JSON is refused before it is parsed", "[manifest]") {
@@ -43,9 +43,9 @@ TEST_CASE("a manifest of deep JSON is refused before it is parsed", "[manifest]"
     return R"({"x": )" + std::string(depth, '[') + std::string(depth, ']') + "}";
   };
   const std::string text = "manifest.json: is nested more than 64 deep";
-  CHECK(refusal("[]", deep(63)) == text);
-  CHECK(refusal("[]", deep(1'000'000)) == text);
-  CHECK(refusal("[" + file_named("state") + "]", deep(60)) == "state: is missing");
+  CHECK(refused_manifest("[]", deep(63)) == text);
+  CHECK(refused_manifest("[]", deep(1'000'000)) == text);
+  CHECK(refused_manifest("[" + file_named("state") + "]", deep(60)) == "state: is missing");
 }
 
 TEST_CASE("a manifest whose numbers do not fit is refused", "[manifest]") {
@@ -53,14 +53,15 @@ TEST_CASE("a manifest whose numbers do not fit is refused", "[manifest]") {
     std::string file = file_named("state");
     return "[" + file.replace(file.find(from), from.size(), to) + "]";
   };
-  CHECK(refusal(with("\"bytes\": 20", "\"bytes\": 9223372036854775807")) ==
+  CHECK(refused_manifest(with("\"bytes\": 20", "\"bytes\": 9223372036854775807")) ==
         "manifest.json: 'state' has 1 checksums for 9223372036854775807 bytes");
-  CHECK(refusal(with("\"bytes\": 20", "\"bytes\": 18446744073709551616"))
+  CHECK(refused_manifest(with("\"bytes\": 20", "\"bytes\": 18446744073709551616"))
             .starts_with("manifest.json: 'bytes' is "));
-  CHECK(refusal(with("\"bytes\": 20", "\"bytes\": -1")).starts_with("manifest.json: 'bytes' is "));
-  CHECK(refusal(with("0123456789abcdef", "0123456789abcdeg")) ==
+  CHECK(refused_manifest(with("\"bytes\": 20", "\"bytes\": -1"))
+            .starts_with("manifest.json: 'bytes' is "));
+  CHECK(refused_manifest(with("0123456789abcdef", "0123456789abcdeg")) ==
         "manifest.json: a checksum is not 16 hexadecimal digits");
-  CHECK(refusal(with("1048576", "0")) == "manifest.json: chunk_bytes is not 1048576");
+  CHECK(refused_manifest(with("1048576", "0")) == "manifest.json: chunk_bytes is not 1048576");
 }
 
 }  // namespace bv::test

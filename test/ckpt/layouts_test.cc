@@ -20,12 +20,6 @@ namespace {
 
 std::string golden(const std::string& name) { return golden_file(name); }
 
-Shapes shapes_of(const NamedTensors& tree) {
-  Shapes shapes;
-  for (const auto& [name, value] : tree) shapes[name] = value.sizes().vec();
-  return shapes;
-}
-
 constexpr int64_t kWidth = 8, kHeads = 2, kMlp = 12, kBlocks = 2, kTokens = 4;
 
 // Returns the parameters of a vit with all parts that a map knows. All have different values.

@@ -28,7 +28,7 @@ ModelCard example() {
   return card;
 }
 
-std::string refusal(const std::string& key, const std::string& value) {
+std::string refused_card(const std::string& key, const std::string& value) {
   Metadata metadata = to_metadata(example());
   metadata["bvtrain." + key] = value;
   return error_of([&] { parse_model_card(metadata, "f"); });
@@ -87,35 +87,39 @@ TEST_CASE("a bad model card is refused by key") {
               "'; export the file again, or give --config with the keys of the model");
   }
   const std::string its = "f: error: its metadata 'bvtrain.";
-  CHECK(refusal("num_classes", "ten") == its + "num_classes' is \"ten\", expected a whole number");
-  CHECK(refusal("num_classes", "-1") == its + "num_classes' is \"-1\", expected a whole number");
-  CHECK(refusal("num_classes", "4") ==
+  CHECK(refused_card("num_classes", "ten") ==
+        its + "num_classes' is \"ten\", expected a whole number");
+  CHECK(refused_card("num_classes", "-1") ==
+        its + "num_classes' is \"-1\", expected a whole number");
+  CHECK(refused_card("num_classes", "4") ==
         its + "class_names' has 3 names, but 'bvtrain.num_classes' is 4");
-  CHECK(refusal("class_names", "[\"a\",1,\"b\"]") ==
+  CHECK(refused_card("class_names", "[\"a\",1,\"b\"]") ==
         its + R"(class_names' is "[\"a\",1,\"b\"]", expected a JSON list of strings)");
-  CHECK(refusal("class_names", "[\"a\",\"b\"") ==
+  CHECK(refused_card("class_names", "[\"a\",\"b\"") ==
         its + R"(class_names' is "[\"a\",\"b\"", expected a JSON list of strings)");
-  CHECK(refusal("class_names", "{}") ==
+  CHECK(refused_card("class_names", "{}") ==
         its + "class_names' is \"{}\", expected a JSON list of strings");
-  CHECK(refusal("model", "[]") == its + "model' is \"[]\", expected a JSON object");
-  CHECK(refusal("model", std::string(100'000, '[')) == its + "model' is longer than 65536 bytes");
-  CHECK(refusal("model", "{\"a\":" + std::string(60'000, '[')) ==
+  CHECK(refused_card("model", "[]") == its + "model' is \"[]\", expected a JSON object");
+  CHECK(refused_card("model", std::string(100'000, '[')) ==
+        its + "model' is longer than 65536 bytes");
+  CHECK(refused_card("model", "{\"a\":" + std::string(60'000, '[')) ==
         its + R"(model' is "{\"a\":)" + std::string(55, '[') + "...\", expected a JSON object");
-  CHECK(refusal("model", "{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}") ==
+  CHECK(refused_card("model", "{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}") ==
         its + R"(model' is "{\"a\":)" + std::string(55, '[') + "...\", expected a JSON object");
-  CHECK(refusal("image", "[8,8]") ==
+  CHECK(refused_card("image", "[8,8]") ==
         its + "image' is \"[8,8]\", expected [height, width, channels]");
-  CHECK(refusal("image", "[8,0,3]") ==
+  CHECK(refused_card("image", "[8,0,3]") ==
         its + "image' is \"[8,0,3]\", expected [height, width, channels]");
-  CHECK(refusal("image", "[18446744073709551615,8,3]") ==
+  CHECK(refused_card("image", "[18446744073709551615,8,3]") ==
         its + "image' is \"[18446744073709551615,8,3]\", expected [height, width, channels]");
   for (const std::string values : {"[1]", "{}", "[1,", "[2,1]", "[null,1]"}) {
-    CHECK(refusal("image_values", values) ==
+    CHECK(refused_card("image_values", values) ==
           its + "image_values' is \"" + values + "\", expected [min, max]");
   }
-  CHECK(refusal("precision", "fp8") == its + "precision' is \"fp8\", expected float32 or bf16");
-  CHECK(refusal("ema", "\x1b[2J") == its + "ema' is \"\\u001b[2J\", expected true or false");
-  CHECK(refusal("step", "1e3") == its + "step' is \"1e3\", expected a whole number");
+  CHECK(refused_card("precision", "fp8") ==
+        its + "precision' is \"fp8\", expected float32 or bf16");
+  CHECK(refused_card("ema", "\x1b[2J") == its + "ema' is \"\\u001b[2J\", expected true or false");
+  CHECK(refused_card("step", "1e3") == its + "step' is \"1e3\", expected a whole number");
 }
 
 TEST_CASE("the card of an npz file must be one JSON object of strings") {

@@ -44,7 +44,7 @@ PiecedTensor cut(const at::Tensor& whole, const std::vector<int64_t>& bounds) {
 }
 
 // Returns what rank r of 2 saves at `step`. Rank 0 has the first 20 elements.
-Snapshot state_of(int rank, int64_t step) {
+Snapshot state_of_rank(int rank, int64_t step) {
   Snapshot snapshot;
   snapshot.step = step;
   if (rank == 0) {
@@ -64,15 +64,15 @@ const ReadOptions kPieces = {.sharded = ShardedAs::pieces};
 
 Writers writers(int rank, double patience = 20) { return {rank, 2, "5a", patience}; }
 
-void save(const Workdir& workdir, int64_t step) {
+void save_pieces(const Workdir& workdir, int64_t step) {
   Checkpointer first(workdir, writers(0)), second(workdir, writers(1));
-  first.save(state_of(0, step), true);
-  second.save(state_of(1, step), true);
+  first.save(state_of_rank(0, step), true);
+  second.save(state_of_rank(1, step), true);
   second.wait();
   first.wait();
 }
 
-std::vector<std::string> names_in(const std::string& folder) {
+std::vector<std::string> sorted_names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& item : fs::directory_iterator(folder)) names.push_back(item.path().filename());
   std::sort(names.begin(), names.end());
@@ -127,9 +127,9 @@ TEST_CASE("pieces: two writers make one checkpoint") {
   const MemoryFolder folder;
   const Workdir workdir(folder / "run");
   make_folders(folder / "run/ckpt/step-5.0b.tmp");  // left by a killed save of another start
-  save(workdir, 5);
-  CHECK(names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
-  CHECK(names_in(folder / "run/ckpt/step-5") ==
+  save_pieces(workdir, 5);
+  CHECK(sorted_names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
+  CHECK(sorted_names_in(folder / "run/ckpt/step-5") ==
         std::vector<std::string>{"manifest.json", "state-00000-of-00002.safetensors",
                                  "state-00001-of-00002.safetensors"});
   const Restored together = *Checkpointer::latest(workdir);
@@ -150,7 +150,7 @@ TEST_CASE("pieces: two writers make one checkpoint") {
 TEST_CASE("pieces: a rank reads its slices, and checks what it reads") {
   const MemoryFolder folder;
   const Workdir workdir(folder / "run");
-  save(workdir, 5);
+  save_pieces(workdir, 5);
   const std::string step = folder / "run/ckpt/step-5";
   ReadOptions options = kPieces;
   options.wanted = [](const std::string& name, const std::vector<int64_t>& shape,
@@ -200,7 +200,7 @@ TEST_CASE("pieces: the folder may be renamed as soon as the last part is written
                       (folder / "run/ckpt/step-5").c_str(), 0) == 0;
   };
   Checkpointer second(workdir, writers(1));
-  second.save(state_of(1, 5), false);
+  second.save(state_of_rank(1, 5), false);
   CHECK_NOTHROW(second.wait());
   after_rename = nullptr;
   CHECK(moved);
@@ -209,14 +209,14 @@ TEST_CASE("pieces: the folder may be renamed as soon as the last part is written
 TEST_CASE("pieces: a rank that does not write its part ends the save with its name") {
   const MemoryFolder folder;
   const Workdir workdir(folder / "run");
-  save(workdir, 5);
+  save_pieces(workdir, 5);
   Checkpointer alone(workdir, writers(0, /*patience=*/0.1));
-  alone.save(state_of(0, 6), false);
+  alone.save(state_of_rank(0, 6), false);
   CHECK(error_of([&] { alone.wait(); }, Exit::storage) ==
         folder / "run/ckpt/step-6.5a.tmp" +
             ": error: rank 1 has not written its part of the checkpoint within 0.1 s (do all ranks "
             "see the same workdir?)");
-  CHECK(names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
+  CHECK(sorted_names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
   CHECK(Checkpointer::latest(workdir)->step == 5);
 }
 
@@ -225,7 +225,7 @@ TEST_CASE("pieces: rank 0 waits once for all ranks that do not write, not for ea
   const Workdir workdir(folder / "run");
   const double patience = 0.5;
   Checkpointer alone(workdir, {0, 40, "5a", patience});
-  alone.save(state_of(0, 6), false);
+  alone.save(state_of_rank(0, 6), false);
   const auto start = std::chrono::steady_clock::now();
   CHECK(contains(error_of([&] { alone.wait(); }, Exit::storage), "rank 1 has not written"));
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
@@ -239,10 +239,10 @@ TEST_CASE("pieces: a damaged part file of another rank ends the save") {
   make_folders(unfinished);
   write_file_atomically(unfinished + "/part-1.json", "garbage");
   Checkpointer first(workdir, writers(0));
-  first.save(state_of(0, 6), false);
+  first.save(state_of_rank(0, 6), false);
   CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
         unfinished + ": error: part-1.json: is cut off");
-  CHECK(names_in(folder / "run/ckpt").empty());
+  CHECK(sorted_names_in(folder / "run/ckpt").empty());
 }
 
 TEST_CASE("pieces: pieces that do not cover a tensor exactly are refused") {
@@ -250,9 +250,9 @@ TEST_CASE("pieces: pieces that do not cover a tensor exactly are refused") {
   const Workdir workdir(folder / "run");
   const auto with = [&](const std::function<void(Snapshot&)>& spoil) {
     Checkpointer first(workdir, writers(0)), second(workdir, writers(1));
-    Snapshot other = state_of(1, 5);
+    Snapshot other = state_of_rank(1, 5);
     spoil(other);
-    first.save(state_of(0, 5), false);
+    first.save(state_of_rank(0, 5), false);
     second.save(std::move(other), false);
     second.wait();
     first.wait();

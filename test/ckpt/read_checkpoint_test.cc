@@ -27,7 +27,7 @@ Snapshot snapshot_of(int64_t step) {
   return snapshot;
 }
 
-void save(const Workdir& workdir, const std::vector<int64_t>& steps) {
+void save_steps(const Workdir& workdir, const std::vector<int64_t>& steps) {
   Checkpointer checkpointer(workdir);
   for (const int64_t step : steps) checkpointer.save(snapshot_of(step), false);
   checkpointer.wait();
@@ -38,7 +38,7 @@ void save(const Workdir& workdir, const std::vector<int64_t>& steps) {
 TEST_CASE("a tensor that two files hold is refused") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  save(workdir, {10, 20});
+  save_steps(workdir, {10, 20});
   const std::string newest = workdir.ckpt().step(20);
   Manifest manifest = read_manifest(newest);
   Manifest::File copy = manifest.files[0];
@@ -78,7 +78,7 @@ TEST_CASE("a run continues only from a checkpoint that holds what it takes") {
 TEST_CASE("a file is opened once, to check its size and to read it") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  save(workdir, {10});
+  save_steps(workdir, {10});
   const std::string step = workdir.ckpt().step(10), shard = step + "/" + shard_name(0, 1);
   CHECK(opens_of(shard, [&] { Checkpointer::load(step); }) == 1);
   CHECK(opens_of(shard, [&] { verify_checkpoint(step); }) == 1);

@@ -1,4 +1,4 @@
-// Helpers for checkpoint tests besides test/support: forked children and damaged files.
+// Helpers for checkpoint tests besides test/support: forked children, damaged files and shapes.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 
+#include "lib/ckpt/layouts/layouts.h"
 #include "test/support/child.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
@@ -43,6 +44,12 @@ inline std::string mutated(std::string content, std::mt19937& random) {
     }
   }
   return content;
+}
+
+inline Shapes shapes_of(const NamedTensors& tree) {
+  Shapes shapes;
+  for (const auto& [name, value] : tree) shapes[name] = value.sizes().vec();
+  return shapes;
 }
 
 }  // namespace bv::test

@@ -9,12 +9,6 @@
 namespace bv::test {
 namespace {
 
-Shapes shapes_of(const NamedTensors& tree) {
-  Shapes shapes;
-  for (const auto& [name, value] : tree) shapes[name] = value.sizes().vec();
-  return shapes;
-}
-
 // Returns parameters that all have different values.
 NamedTensors filled(const Shapes& shapes) {
   NamedTensors tree;

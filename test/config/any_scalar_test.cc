@@ -1,12 +1,8 @@
 // Values of any kind: numbers, strings and booleans keep what they were written as.
-#include <variant>
-
 #include "lib/config/load_config.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
-using AnyScalar = std::variant<bool, int64_t, double, std::string>;
+namespace bv::test {
 
 TEST_CASE("a value of any kind keeps its kind") {
   const Config config =
@@ -40,3 +36,5 @@ TEST_CASE("a list is not a scalar") {
               "x.yaml:4:4: error: e: expected a finite number, got '.inf'"));
   }
 }
+
+}  // namespace bv::test

@@ -6,15 +6,12 @@
 #include "lib/config/load_config.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
-using Strings = std::vector<std::string>;
-
+namespace bv::test {
 namespace {
 
 std::vector<Call> calls(const std::string& text) { return parse_calls(text, Place{}); }
 
-std::string refused(const std::string& text) {
+std::string refused_pp(const std::string& text) {
   return error_of([&] { parse_calls(text, Place{"--pp", 0, 0}); });
 }
 
@@ -27,7 +24,7 @@ TEST_CASE("sections become calls") {
   CHECK(all[1].name == "resize");
   CHECK(all[2].name == "a.b.c");
   CHECK(all[3].args.positional_left() == 2);
-  CHECK(all[3].args.positional_strings() == Strings{"x", "y"});
+  CHECK(all[3].args.positional_strings() == std::vector<std::string>{"x", "y"});
   CHECK(all[3].args.positional_left() == 0);
   CHECK(calls("").empty());
   CHECK(calls(" | |").empty());
@@ -126,35 +123,37 @@ TEST_CASE("texts that are not calls") {
   const auto at = [](const std::string& why, int character) {
     return fmt::format("--pp: error: {} (at character {} of it)", why, character);
   };
-  CHECK(refused("resize(1+1)") == at("expressions are not evaluated: write the value", 9));
-  CHECK(refused("resize(224") == at("expected ',' or ')', got the end", 11));
-  CHECK(refused("resize(224)x") == at("expected '|' or the end after resize, got 'x'", 12));
-  CHECK(refused("a|3") == at("expected the name of an op, got '3'", 3));
-  CHECK(refused("a.") == at("expected a name after '.', got the end", 3));
-  CHECK(refused("a(x=1, x=2)") == at("argument 'x' is given twice", 8));
-  CHECK(refused("a(x=1, 2)") == at("a positional argument after a keyword argument", 8));
-  CHECK(refused("a(true)") == at("expected a value, got the name 'true' (write True)", 3));
-  CHECK(refused("a(null)") == at("expected a value, got the name 'null' (write None)", 3));
-  CHECK(refused("a(method=area)") ==
+  CHECK(refused_pp("resize(1+1)") == at("expressions are not evaluated: write the value", 9));
+  CHECK(refused_pp("resize(224") == at("expected ',' or ')', got the end", 11));
+  CHECK(refused_pp("resize(224)x") == at("expected '|' or the end after resize, got 'x'", 12));
+  CHECK(refused_pp("a|3") == at("expected the name of an op, got '3'", 3));
+  CHECK(refused_pp("a.") == at("expected a name after '.', got the end", 3));
+  CHECK(refused_pp("a(x=1, x=2)") == at("argument 'x' is given twice", 8));
+  CHECK(refused_pp("a(x=1, 2)") == at("a positional argument after a keyword argument", 8));
+  CHECK(refused_pp("a(true)") == at("expected a value, got the name 'true' (write True)", 3));
+  CHECK(refused_pp("a(null)") == at("expected a value, got the name 'null' (write None)", 3));
+  CHECK(refused_pp("a(method=area)") ==
         at("expected a value, got the name 'area' (a string needs quotes: 'area')", 10));
-  CHECK(refused("a(f(1))") ==
+  CHECK(refused_pp("a(f(1))") ==
         at("expected a value, got the name 'f' (calls are not evaluated)", 3));
-  CHECK(refused("a(010)") ==
+  CHECK(refused_pp("a(010)") ==
         at("expected a number, got 010 (leading zeros are an error: write 10)", 3));
-  CHECK(refused("a(1_000)") == at("expected a number, got 1_000 (write 1000)", 3));
-  CHECK(refused("a(0x10)") == at("expected a number, got 0x10", 3));
-  CHECK(refused("a(1j)") == at("expected a number, got 1j", 3));
-  CHECK(refused("a(-)") == at("expected a number, got -", 3));
-  CHECK(refused("a('x|y')") == at("a string that is never closed (a string cannot hold '|')", 3) +
-                                   "\n" + at("expected '|' or the end after y, got '''", 7));
-  CHECK(refused("a('\\x41')") == at("this escape is not supported: write the character itself", 4));
-  CHECK(refused("a({'x' 1})") == at("expected ':', got '1'", 8));
-  CHECK(refused("a({'x': 1, 'x': 2})") == at("key 'x' is given twice", 12));
-  CHECK(refused("a([1 2])") == at("expected ',' or ']', got '2'", 6));
-  CHECK(refused("a(,)") == at("expected a value, got ','", 3));
-  CHECK(refused("a(x==1)") == at("expressions are not evaluated: write the value", 4));
-  CHECK(refused("a(" + std::string(40, '[')) == at("nested more than 32 levels deep", 36));
-  CHECK(refused(std::string(70000, 'a')) == "--pp: error: longer than 65536 bytes");
+  CHECK(refused_pp("a(1_000)") == at("expected a number, got 1_000 (write 1000)", 3));
+  CHECK(refused_pp("a(0x10)") == at("expected a number, got 0x10", 3));
+  CHECK(refused_pp("a(1j)") == at("expected a number, got 1j", 3));
+  CHECK(refused_pp("a(-)") == at("expected a number, got -", 3));
+  CHECK(refused_pp("a('x|y')") ==
+        at("a string that is never closed (a string cannot hold '|')", 3) + "\n" +
+            at("expected '|' or the end after y, got '''", 7));
+  CHECK(refused_pp("a('\\x41')") ==
+        at("this escape is not supported: write the character itself", 4));
+  CHECK(refused_pp("a({'x' 1})") == at("expected ':', got '1'", 8));
+  CHECK(refused_pp("a({'x': 1, 'x': 2})") == at("key 'x' is given twice", 12));
+  CHECK(refused_pp("a([1 2])") == at("expected ',' or ']', got '2'", 6));
+  CHECK(refused_pp("a(,)") == at("expected a value, got ','", 3));
+  CHECK(refused_pp("a(x==1)") == at("expressions are not evaluated: write the value", 4));
+  CHECK(refused_pp("a(" + std::string(40, '[')) == at("nested more than 32 levels deep", 36));
+  CHECK(refused_pp(std::string(70000, 'a')) == "--pp: error: longer than 65536 bytes");
 }
 
 TEST_CASE("a text that is not a call is a problem of its config") {
@@ -171,3 +170,5 @@ TEST_CASE("a missing argument") {
   CHECK(error_of([&] { c.get<int64_t>("size"); }) ==
         "error: resize: size: missing: an integer is required");
 }
+
+}  // namespace bv::test

@@ -5,8 +5,7 @@
 
 #include "lib/config/load_config.h"
 
-using namespace bv;
-
+namespace bv::test {
 namespace {
 
 // Returns the changes as lines. The reader of the new config reads `lr` (default 0.1) and
@@ -45,3 +44,5 @@ TEST_CASE("defaults, null and other spellings of a number are no changes") {
 TEST_CASE("a number and a text that looks like one differ") {
   CHECK(changes("{name: 10}", "{name: '10'}") == Lines{"name: 10 -> \"10\""});
 }
+
+}  // namespace bv::test

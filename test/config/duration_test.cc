@@ -13,9 +13,7 @@
 #include "test/support/error.h"
 #include "test/support/golden.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 // Returns the text of a golden file, "[]" if it is missing.
@@ -220,3 +218,5 @@ TEST_CASE("growth steps are ratios of powers of ten") {
   CHECK(steps({2.5}, 300) == std::vector<int64_t>{2, 25, 250});  // halves round to even
   CHECK(steps({10}, 300) == std::vector<int64_t>{});  // 10^k is the largest power up to the step
 }
+
+}  // namespace bv::test

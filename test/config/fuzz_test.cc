@@ -8,9 +8,7 @@
 #include "lib/util/text.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 const char* const kConfigs[] = {
@@ -126,3 +124,5 @@ TEST_CASE("mutated overrides apply or are refused") {
     })));
   }
 }
+
+}  // namespace bv::test

@@ -11,11 +11,10 @@
 #include "test/support/error.h"
 #include "test/support/folder.h"
 
-using namespace bv;
-using namespace bv::test;
-namespace fs = std::filesystem;
-
+namespace bv::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 Config with(const std::string& text, const std::vector<std::pair<std::string, std::string>>& sets) {
   std::vector<Override> overrides;
@@ -226,3 +225,5 @@ TEST_CASE("messages about a config that was written as JSON name keys, not colum
   CHECK(error_of([&] { throw_problems(other); }) ==
         "manifest.json: error: unknown key 'widht' (did you mean 'width'?)");
 }
+
+}  // namespace bv::test

@@ -5,8 +5,8 @@
 #include "lib/config/load_config.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
+
 using Strings = std::vector<std::string>;
 
 TEST_CASE("values are read with their types") {
@@ -284,3 +284,5 @@ TEST_CASE("names that are not registered") {
   CHECK(unknown_name_message("model", "zzzz", {"bit", "cnn"}) ==
         "unknown model 'zzzz'; known: bit, cnn");
 }
+
+}  // namespace bv::test

@@ -6,9 +6,7 @@
 #include "lib/config/load_config.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 struct Env {
@@ -66,3 +64,5 @@ TEST_CASE("a name that is registered twice is reported as a bug") {
     CHECK(std::string(error.what()) == "internal: error: twin 'same' is registered twice");
   }
 }
+
+}  // namespace bv::test

@@ -9,8 +9,7 @@
 #include "test/support/clock.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 TEST_CASE("the resolved config holds defaults and origins and loads again") {
   const std::string text =
@@ -194,3 +193,5 @@ TEST_CASE("a config of sixty lines loads in two milliseconds") {
   INFO(best);
   CHECK(best < kLimit);
 }
+
+}  // namespace bv::test

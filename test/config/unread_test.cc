@@ -9,9 +9,7 @@
 #include "lib/util/text.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 std::string problems(const Config& config) {
@@ -152,3 +150,5 @@ TEST_CASE("flags of other trainers") {
   CHECK(familiar_flag("--img-size").advice.starts_with("this belongs to the ops of 'input.pp'"));
   CHECK(familiar_flag("--nothing").advice.empty());
 }
+
+}  // namespace bv::test

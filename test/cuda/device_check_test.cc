@@ -13,8 +13,6 @@
 namespace bv::test {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
 Tensors square(const Tensors& all) { return {all[0] * all[0]}; }
 
 // Checks a kernel under a new name, on a GPU if there is one.

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/group_norm.h"
 #include "lib/model/kernels/standardize.h"
 #include "test/cuda/gpu_runs.h"
@@ -11,14 +12,13 @@
 namespace bv {
 namespace {
 
+using test::distance;
 using test::kGpu;
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
-struct Inputs {
+struct GroupNormInputs {
   at::Tensor x, shortcut, scale, bias, grad, rounded_grad;
 
-  Inputs to(const at::TensorOptions& options, at::ScalarType x_type) const {
+  GroupNormInputs to(const at::TensorOptions& options, at::ScalarType x_type) const {
     const auto leaf = [&](const at::Tensor& tensor, at::ScalarType type) {
       return tensor.to(options.dtype(type)).detach().requires_grad_();
     };
@@ -31,7 +31,7 @@ struct Inputs {
   }
 };
 
-Inputs inputs_of(at::IntArrayRef shape) {
+GroupNormInputs group_norm_inputs(at::IntArrayRef shape) {
   const auto generator = at::detail::createCPUGenerator(1);
   const auto draw = [&](at::IntArrayRef sizes) {
     return at::randn(sizes, generator, at::kFloat).to(at::kBFloat16).to(at::kFloat);
@@ -46,12 +46,7 @@ Inputs inputs_of(at::IntArrayRef shape) {
           image()};
 }
 
-double distance(const at::Tensor& got, const at::Tensor& want) {
-  const at::Tensor wide = got.cpu().to(at::kDouble);
-  return ((wide - want).norm() / want.norm()).item<double>();
-}
-
-void compare(const Inputs& got, const Inputs& want) {
+void compare_gradients(const GroupNormInputs& got, const GroupNormInputs& want) {
   const auto gradients = got.gradients(), expected = want.gradients();
   for (size_t i = 0; i < gradients.size(); ++i) {
     INFO("gradient " << i);
@@ -62,31 +57,31 @@ void compare(const Inputs& got, const Inputs& want) {
 }
 
 constexpr int64_t kGroups = 32;
-constexpr double kEps = 1e-6;
+constexpr double kDeviceEps = 1e-6;
 
-const std::vector<std::vector<int64_t>> kShapes = {
+const std::vector<std::vector<int64_t>> kImageShapes = {
     {2, 64, 30, 31}, {3, 256, 7, 9}, {2, 2048, 7, 7}};
 
 TEST_CASE("group normalisation with a ReLU on a device as in float64", "[gpu]") {
   if (!test::gpu()) return;
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : kImageShapes) {
     for (const auto from : {at::kFloat, at::kBFloat16}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
         INFO(shape[1] << " channels, " << from << " to " << type);
-        const Inputs all = inputs_of(shape);
-        const Inputs got = all.to(at::TensorOptions(kGpu).dtype(at::kFloat), from);
+        const GroupNormInputs all = group_norm_inputs(shape);
+        const GroupNormInputs got = all.to(at::TensorOptions(kGpu).dtype(at::kFloat), from);
         REQUIRE(group_norm_fits(got.x));
         const at::Tensor y =
-            fused_group_norm(got.x, kGroups, got.scale, got.bias, kEps, NormTail::relu, type);
+            fused_group_norm(got.x, kGroups, got.scale, got.bias, kDeviceEps, NormTail::relu, type);
         CHECK(y.scalar_type() == type);
         CHECK(y.is_contiguous(kChannelsLast));
         y.backward(got.grad.to(type));
-        const Inputs want = all.to(at::TensorOptions(at::kDouble), at::kDouble);
+        const GroupNormInputs want = all.to(at::TensorOptions(at::kDouble), at::kDouble);
         const at::Tensor wide =
-            at::relu(at::group_norm(want.x, kGroups, want.scale, want.bias, kEps));
+            at::relu(at::group_norm(want.x, kGroups, want.scale, want.bias, kDeviceEps));
         wide.backward(want.grad.to(type).to(at::kDouble));
         CHECK(distance(y, wide) < (type == at::kFloat ? 1e-6 : 4e-3));
-        compare(got, want);
+        compare_gradients(got, want);
       }
     }
   }
@@ -94,22 +89,22 @@ TEST_CASE("group normalisation with a ReLU on a device as in float64", "[gpu]") 
 
 TEST_CASE("the residual sum of group normalisation on a device as in float64", "[gpu]") {
   if (!test::gpu()) return;
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : kImageShapes) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       for (const bool uses_sum : {false, true}) {
         for (const bool uses_rounded : {false, true}) {
           if (!uses_sum && !uses_rounded) continue;
           INFO(shape[1] << " channels, " << type << ", uses the sum: " << uses_sum
                         << ", its rounded copy: " << uses_rounded);
-          const Inputs all = inputs_of(shape);
-          const Inputs got = all.to(at::TensorOptions(kGpu).dtype(at::kFloat), type);
+          const GroupNormInputs all = group_norm_inputs(shape);
+          const GroupNormInputs got = all.to(at::TensorOptions(kGpu).dtype(at::kFloat), type);
           const auto [sum, rounded] = fused_group_norm_add_relu(got.x, kGroups, got.scale, got.bias,
-                                                                kEps, got.shortcut, type);
+                                                                kDeviceEps, got.shortcut, type);
           CHECK(rounded.scalar_type() == type);
           CHECK(rounded.equal(sum.to(type)));
-          const Inputs want = all.to(at::TensorOptions(at::kDouble), at::kDouble);
+          const GroupNormInputs want = all.to(at::TensorOptions(at::kDouble), at::kDouble);
           const at::Tensor wide = at::relu(
-              want.shortcut + at::group_norm(want.x, kGroups, want.scale, want.bias, kEps));
+              want.shortcut + at::group_norm(want.x, kGroups, want.scale, want.bias, kDeviceEps));
           CHECK(distance(sum, wide) < 1e-6);
           at::Tensor got_loss = at::zeros({}, at::TensorOptions(kGpu)),
                      want_loss = at::zeros({}, at::kDouble);
@@ -123,7 +118,7 @@ TEST_CASE("the residual sum of group normalisation on a device as in float64", "
           }
           got_loss.backward();
           want_loss.backward();
-          compare(got, want);
+          compare_gradients(got, want);
         }
       }
     }

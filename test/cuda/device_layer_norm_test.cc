@@ -9,12 +9,13 @@
 namespace bv {
 namespace {
 
+using test::distance;
 using test::kGpu;
 
-struct Inputs {
+struct LayerNormInputs {
   at::Tensor x, branch, scale, bias, grad_sum, grad;
 
-  Inputs to(const at::TensorOptions& options, at::ScalarType branch_type) const {
+  LayerNormInputs to(const at::TensorOptions& options, at::ScalarType branch_type) const {
     const auto leaf = [&](const at::Tensor& tensor, at::ScalarType type) {
       return tensor.to(options.dtype(type)).detach().requires_grad_();
     };
@@ -27,18 +28,13 @@ struct Inputs {
   }
 };
 
-Inputs inputs_of(at::IntArrayRef shape) {
+LayerNormInputs layer_norm_inputs(at::IntArrayRef shape) {
   const auto generator = at::detail::createCPUGenerator(1);
   const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kFloat); };
   const int64_t size = shape.back();
   return {draw(shape) + 1, draw(shape).to(at::kBFloat16).to(at::kFloat),
           draw({size}),    draw({size}),
           draw(shape),     draw(shape)};
-}
-
-double distance(const at::Tensor& got, const at::Tensor& want) {
-  const at::Tensor wide = got.cpu().to(at::kDouble);
-  return ((wide - want).norm() / want.norm()).item<double>();
 }
 
 TEST_CASE("a branch is added and normalised on a device as in float64", "[gpu]") {
@@ -48,12 +44,12 @@ TEST_CASE("a branch is added and normalised on a device as in float64", "[gpu]")
       for (const bool uses_norm : {false, true}) {
         if (!uses_sum && !uses_norm) continue;
         INFO(type << ", uses the sum: " << uses_sum << ", the norm: " << uses_norm);
-        const Inputs all = inputs_of({3, 5, 96});
-        Inputs got = all.to(at::TensorOptions(kGpu).dtype(at::kFloat), at::kBFloat16);
+        const LayerNormInputs all = layer_norm_inputs({3, 5, 96});
+        LayerNormInputs got = all.to(at::TensorOptions(kGpu).dtype(at::kFloat), at::kBFloat16);
         const auto [sum, y] =
             add_layer_norm(got.x, got.branch, got.scale, got.bias, /*eps=*/1e-6, type);
         CHECK(y.scalar_type() == type);
-        const Inputs want = all.to(at::TensorOptions(at::kDouble), at::kDouble);
+        const LayerNormInputs want = all.to(at::TensorOptions(at::kDouble), at::kDouble);
         const at::Tensor wide = want.x + want.branch;
         const at::Tensor norm = at::layer_norm(wide, {96}, want.scale, want.bias, 1e-6);
         CHECK(distance(sum, wide) < 1e-6);
@@ -88,7 +84,7 @@ TEST_CASE("layer normalisation on a device alone: of both types, and of rows tha
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     for (const int64_t size : {96, 97, 2048, 2052}) {
       INFO(type << ", " << size);
-      const Inputs all = inputs_of({7, size});
+      const LayerNormInputs all = layer_norm_inputs({7, size});
       const at::Tensor x = all.x.to(type).to(kGpu).requires_grad_();
       const at::Tensor y =
           layer_norm(x, all.scale.to(kGpu), all.bias.to(kGpu), /*eps=*/1e-6, at::kFloat);
@@ -105,7 +101,7 @@ TEST_CASE("layer normalisation on a device alone: of both types, and of rows tha
 
 TEST_CASE("layer normalisation on a device of a view that begins in between", "[gpu]") {
   if (!test::gpu()) return;
-  const Inputs all = inputs_of({7, 96});
+  const LayerNormInputs all = layer_norm_inputs({7, 96});
   const at::Tensor buffer = at::zeros({7 * 96 + 1}, at::TensorOptions(kGpu));
   const at::Tensor view = buffer.narrow(0, 1, 7 * 96).view({7, 96});
   view.copy_(all.x);

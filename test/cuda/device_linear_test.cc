@@ -15,7 +15,6 @@
 namespace bv::test {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Tensors&)>;
 
 // The bound for results in bfloat16, whose rounding errors are up to 2^-9. Each difference is
@@ -106,11 +105,12 @@ Tensors mlp_inputs(at::IntArrayRef shape, int64_t hidden) {
           kernel_of(4, hidden, in), noise(5, {in})};
 }
 
-const std::vector<std::vector<int64_t>> kShapes = {{1, 16}, {7, 64}, {3, 197, 64}, {2, 3, 5, 192}};
+const std::vector<std::vector<int64_t>> kDenseShapes = {
+    {1, 16}, {7, 64}, {3, 197, 64}, {2, 3, 5, 192}};
 
 TEST_CASE("a dense layer on a device, and its gradients", "[gpu]") {
   if (!gpu()) return;
-  for (const std::vector<int64_t>& shape : kShapes) {
+  for (const std::vector<int64_t>& shape : kDenseShapes) {
     for (const int64_t out : {16, 40, 256}) {
       INFO(at::IntArrayRef(shape) << " to " << out);
       const Tensors inputs = linear_inputs(shape, out);
@@ -127,7 +127,7 @@ TEST_CASE("a dense layer on a device, and its gradients", "[gpu]") {
 
 TEST_CASE("two dense layers with GELU between them on a device, and their gradients", "[gpu]") {
   if (!gpu()) return;
-  for (const std::vector<int64_t>& shape : kShapes) {
+  for (const std::vector<int64_t>& shape : kDenseShapes) {
     for (const int64_t hidden : {16, 24, 256}) {
       INFO(at::IntArrayRef(shape) << ", hidden " << hidden);
       const Tensors inputs = mlp_inputs(shape, hidden);

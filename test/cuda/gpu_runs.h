@@ -52,6 +52,14 @@ inline bool gpu() {
 // The device for cases that are also worth running without a GPU.
 inline c10::Device here() { return no_gpu().empty() ? kGpu : c10::Device(c10::kCPU); }
 
+using Tensors = std::vector<at::Tensor>;
+
+// Returns |got - want| / |want|, where `want` is in float64 on the CPU.
+inline double distance(const at::Tensor& got, const at::Tensor& want) {
+  const at::Tensor wide = got.cpu().to(at::kDouble);
+  return ((wide - want).norm() / want.norm()).item<double>();
+}
+
 // A model and its keys.
 struct Case {
   std::string name, keys;

@@ -13,7 +13,7 @@ using test::Guarded;
 
 namespace {
 
-constexpr double kEps = 1e-5;
+constexpr double kKernelEps = 1e-5;
 constexpr auto kTails = {NormTail::nothing, NormTail::relu, NormTail::add_relu};
 
 // Numbers between guard pages, as float or Bf16.
@@ -77,7 +77,7 @@ Exact exact(const GroupNormShape& s, const Values& x, const Values& scale, const
       double mean = 0, var = 0, sum = 0, product = 0;
       for_elements([&](size_t i, size_t) { mean += x[i] / count; });
       for_elements([&](size_t i, size_t) { var += (x[i] - mean) * (x[i] - mean) / count; });
-      const double rstd = 1 / std::sqrt(var + kEps);
+      const double rstd = 1 / std::sqrt(var + kKernelEps);
       for_elements([&](size_t i, size_t k) {
         const double z = (x[i] - mean) * rstd;
         all.y[i] = z * scale[k] + bias[k] + shortcut[i];
@@ -109,7 +109,7 @@ double error_of(const Values& got, const std::vector<double>& want) {
 }
 
 // Runs forward and backward between guard pages and compares them with the formulas.
-void compare(const Case& a, Guard guard) {
+void compare_group_norm(const Case& a, Guard guard) {
   const GroupNormShape& s = a.shape;
   INFO(s.n << " images, " << s.pixels << " pixels, " << s.c << " channels, " << s.groups
            << " groups, tail " << static_cast<int>(a.tail) << ", bf16: x " << a.x_bf16 << ", y "
@@ -127,7 +127,7 @@ void compare(const Case& a, Guard guard) {
                            .tail = a.tail,
                            .x_bf16 = a.x_bf16,
                            .y_bf16 = a.y_bf16,
-                           .eps = kEps,
+                           .eps = kKernelEps,
                            .x = x.data(),
                            .scale = scale.wide.data(),
                            .bias = bias.wide.data(),
@@ -183,7 +183,7 @@ TEST_CASE("the kernels of group normalisation: images of every size, within thei
         GroupNormShape{2, 1100, 64, 32},  // two parts of different size, groups of 2
         GroupNormShape{1, 51, 1024, 1}})  // all channels in one group
     for (const Guard guard : {Guard::before, Guard::behind})
-      compare({shape, NormTail::add_relu, true, false}, guard);
+      compare_group_norm({shape, NormTail::add_relu, true, false}, guard);
 }
 
 TEST_CASE("the kernels of group normalisation: types and tails") {
@@ -191,12 +191,14 @@ TEST_CASE("the kernels of group normalisation: types and tails") {
     for (const bool x_bf16 : {false, true})
       for (const bool y_bf16 : {false, true})
         if (tail != NormTail::add_relu || !y_bf16)
-          compare({{1, 37, 64, 32}, tail, x_bf16, y_bf16}, Guard::behind);
+          compare_group_norm({{1, 37, 64, 32}, tail, x_bf16, y_bf16}, Guard::behind);
 }
 
 TEST_CASE("the kernels of group normalisation: one of the two gradients alone") {
-  compare({{1, 9, 64, 32}, NormTail::add_relu, true, false, 3, true, false}, Guard::behind);
-  compare({{1, 9, 64, 32}, NormTail::add_relu, true, false, 3, false, true}, Guard::behind);
+  compare_group_norm({{1, 9, 64, 32}, NormTail::add_relu, true, false, 3, true, false},
+                     Guard::behind);
+  compare_group_norm({{1, 9, 64, 32}, NormTail::add_relu, true, false, 3, false, true},
+                     Guard::behind);
 }
 
 TEST_CASE("the kernels of group normalisation: the variance keeps its digits far from zero") {
@@ -211,7 +213,7 @@ TEST_CASE("the kernels of group normalisation: the variance keeps its digits far
                            .tail = NormTail::nothing,
                            .x_bf16 = false,
                            .y_bf16 = false,
-                           .eps = kEps,
+                           .eps = kKernelEps,
                            .x = x.data(),
                            .scale = one.wide.data(),
                            .bias = zero.wide.data(),
@@ -231,7 +233,7 @@ TEST_CASE("the kernels of group normalisation: the variance keeps its digits far
     for_values([&](double value) { var += (value - mean) * (value - mean) / 4800; });
     CHECK(tables[64 * group_norm_parts::kMean + 8 * group] == Approx(mean).epsilon(1e-6));
     CHECK(tables[64 * group_norm_parts::kRstd + 8 * group] ==
-          Approx(1 / std::sqrt(var + kEps)).epsilon(1e-5));
+          Approx(1 / std::sqrt(var + kKernelEps)).epsilon(1e-5));
   }
 }
 
@@ -244,7 +246,7 @@ TEST_CASE("the kernels of group normalisation: NaN stays in its image and group"
                            .tail = NormTail::relu,
                            .x_bf16 = true,
                            .y_bf16 = true,
-                           .eps = kEps,
+                           .eps = kKernelEps,
                            .x = x.data(),
                            .scale = one.wide.data(),
                            .bias = one.wide.data(),

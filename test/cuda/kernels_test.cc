@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kSize = 64 * 200;
 
-std::vector<float> noise(uint64_t seed, int64_t n = kSize) {
+std::vector<float> normal_numbers(uint64_t seed, int64_t n = kSize) {
   Rng rng(seed, Purpose::synthetic, 0);
   std::vector<float> values(static_cast<size_t>(n));
   for (float& value : values) value = static_cast<float>(rng.normal());
@@ -47,7 +47,8 @@ constexpr float kNumbers[] = {0.9F, 0.19F, 0.271F, 0.1F, 1, 0.5F};
 
 // Parameters, averages and two buffers of state, before and after an update.
 struct Left {
-  std::vector<float> p = noise(1), ema = noise(2), first = std::vector<float>(kSize, 0.5F),
+  std::vector<float> p = normal_numbers(1), ema = normal_numbers(2),
+                     first = std::vector<float>(kSize, 0.5F),
                      second = std::vector<float>(kSize, 0.25F);
   std::vector<double> sums = {0, 0};
 };
@@ -91,8 +92,8 @@ Left on_threads(const Make& make, const std::vector<float>& g, double grad_squar
 }
 
 template <class Make>
-void compare(const Make& make) {
-  const std::vector<float> g = noise(3);
+void compare_updates(const Make& make) {
+  const std::vector<float> g = normal_numbers(3);
   for (const float limit : {0.0F, 1.0F}) {
     const double all = squares(g);
     const Left want = on_blocks(make, g, std::sqrt(all), limit);
@@ -107,18 +108,20 @@ void compare(const Make& make) {
 }
 
 TEST_CASE("the kernel of each rule updates every element once") {
-  compare([](float* mu, float* nu) {
+  compare_updates([](float* mu, float* nu) {
     return AdamRule<float, false>{mu,     nu,    0.9F, 0.9F, 0.1F, 0.999F,
                                   0.001F, 1e-8F, 0.0F, 0.0F, 1.0F};
   });
-  compare([](float* trace, float*) { return MomentumRule<float, true>{trace, 0.8F, 0.8F, 1.5F}; });
-  compare([](float*, float*) { return FactorRule{2}; });
-  compare([](float* e, float*) { return AverageRule<float>{e, 0.7F, 0.3F}; });
+  compare_updates([](float* trace, float*) {
+    return MomentumRule<float, true>{trace, 0.8F, 0.8F, 1.5F};
+  });
+  compare_updates([](float*, float*) { return FactorRule{2}; });
+  compare_updates([](float* e, float*) { return AverageRule<float>{e, 0.7F, 0.3F}; });
 }
 
 TEST_CASE("the kernel of square_sum") {
   for (const int64_t n : {64, 64 * 40, 64 * 333}) {
-    const std::vector<float> values = noise(4, n);
+    const std::vector<float> values = normal_numbers(4, n);
     double sum = 0;
     bvtrain_cuda_kernels.square_sum(values.data(), n, &sum, nullptr);
     CHECK(sum == Approx(squares(values)).epsilon(1e-12));

@@ -43,8 +43,8 @@ struct Types {
 
 // Runs both kernels on (rows, size) and compares them with the formulas.
 // `blocks`: the number of blocks that compute the gradient, or 0.
-void compare(int64_t rows, int64_t size, const Types& types, bool has_branch, Guard guard,
-             int64_t blocks = 0) {
+void compare_layer_norm(int64_t rows, int64_t size, const Types& types, bool has_branch,
+                        Guard guard, int64_t blocks = 0) {
   INFO(rows << " rows of " << size << ", bf16: x " << types.x << ", branch " << types.branch
             << ", y " << types.y << ", has branch: " << has_branch);
   const auto count = static_cast<size_t>(rows * size), columns = static_cast<size_t>(size);
@@ -122,8 +122,8 @@ void compare(int64_t rows, int64_t size, const Types& types, bool has_branch, Gu
 TEST_CASE("the kernels of layer normalisation: rows of every size, within their buffers") {
   constexpr Types kTypes = {.x = false, .branch = true, .y = true};
   for (const int64_t size : {4, 132, 384, 512, 768, 1000, 1280, 1664, 2048})
-    compare(/*rows=*/9, size, kTypes, /*has_branch=*/true, Guard::behind);
-  compare(/*rows=*/9, 132, kTypes, /*has_branch=*/true, Guard::before);
+    compare_layer_norm(/*rows=*/9, size, kTypes, /*has_branch=*/true, Guard::behind);
+  compare_layer_norm(/*rows=*/9, 132, kTypes, /*has_branch=*/true, Guard::before);
 }
 
 TEST_CASE("the kernels of layer normalisation: types, with and without an addition") {
@@ -131,12 +131,13 @@ TEST_CASE("the kernels of layer normalisation: types, with and without an additi
     for (const bool x : {false, true})
       for (const bool branch : {false, true})
         for (const bool y : {false, true})
-          compare(/*rows=*/3, 72, {x, branch, y}, has_branch, Guard::behind);
+          compare_layer_norm(/*rows=*/3, 72, {x, branch, y}, has_branch, Guard::behind);
   }
 }
 
 TEST_CASE("the kernels of layer normalisation: blocks that take several turns") {
-  compare(/*rows=*/2 * 2 * kWarps + 3, 8, {false, false, false}, true, Guard::behind, /*blocks=*/2);
+  compare_layer_norm(/*rows=*/2 * 2 * kWarps + 3, 8, {false, false, false}, true, Guard::behind,
+                     /*blocks=*/2);
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ using test::Guarded;
 namespace {
 
 template <class Y>
-void compare(int64_t rows, int64_t size, double scale, StandardizeRule rule, Guard guard) {
+void compare_standardized(int64_t rows, int64_t size, double scale, StandardizeRule rule,
+                          Guard guard) {
   INFO(rows << " rows of " << size << ", rule " << static_cast<int>(rule) << ", " << sizeof(Y)
             << " bytes");
   const bool bf16 = sizeof(Y) == 2;
@@ -59,10 +60,10 @@ void compare(int64_t rows, int64_t size, double scale, StandardizeRule rule, Gua
 TEST_CASE("the kernels of weight standardisation: rows of every size, types and rules") {
   for (const auto rule : {StandardizeRule::bit, StandardizeRule::bit_paper}) {
     for (const Guard guard : {Guard::before, Guard::behind}) {
-      compare<float>(3, 7 * 7 * 3, 2, rule, guard);
-      compare<Bf16>(2, 64, 0.1, rule, guard);
-      compare<Bf16>(1, 9 * 512, 0.02, rule, guard);
-      compare<float>(2, 33, 2e-5, rule, guard);  // so small that the epsilons count
+      compare_standardized<float>(3, 7 * 7 * 3, 2, rule, guard);
+      compare_standardized<Bf16>(2, 64, 0.1, rule, guard);
+      compare_standardized<Bf16>(1, 9 * 512, 0.02, rule, guard);
+      compare_standardized<float>(2, 33, 2e-5, rule, guard);  // so small that the epsilons count
     }
   }
 }

@@ -11,7 +11,7 @@ namespace {
 
 std::string expanded(const std::string& text) { return join(parse_hostlist(text, "LIST"), " "); }
 
-std::string refused(const std::string& text) {
+std::string refused_hostlist(const std::string& text) {
   return error_of([&] { parse_hostlist(text, "LIST"); });
 }
 
@@ -31,32 +31,37 @@ TEST_CASE("slurm's host lists expand as scontrol show hostnames does") {
 }
 
 TEST_CASE("what is not a host list is refused with one line") {
-  CHECK(refused("") == "LIST: error: '' is not a host list: it is empty");
-  CHECK(refused("n[1-3") == "LIST: error: 'n[1-3' is not a host list: a bracket is not closed");
-  CHECK(refused("n[1[2]]") == "LIST: error: 'n[1[2]]' is not a host list: a bracket is not closed");
-  CHECK(refused("n1]") == "LIST: error: 'n1]' is not a host list: unexpected character at byte 2");
-  CHECK(refused("n1,,n2") == "LIST: error: 'n1,,n2' is not a host list: an empty name");
-  CHECK(refused("n1,") == "LIST: error: 'n1,' is not a host list: an empty name");
-  CHECK(refused("n[]") == "LIST: error: 'n[]' is not a host list: '' is not a number or a range");
-  CHECK(refused("n[a-b]") ==
+  CHECK(refused_hostlist("") == "LIST: error: '' is not a host list: it is empty");
+  CHECK(refused_hostlist("n[1-3") ==
+        "LIST: error: 'n[1-3' is not a host list: a bracket is not closed");
+  CHECK(refused_hostlist("n[1[2]]") ==
+        "LIST: error: 'n[1[2]]' is not a host list: a bracket is not closed");
+  CHECK(refused_hostlist("n1]") ==
+        "LIST: error: 'n1]' is not a host list: unexpected character at byte 2");
+  CHECK(refused_hostlist("n1,,n2") == "LIST: error: 'n1,,n2' is not a host list: an empty name");
+  CHECK(refused_hostlist("n1,") == "LIST: error: 'n1,' is not a host list: an empty name");
+  CHECK(refused_hostlist("n[]") ==
+        "LIST: error: 'n[]' is not a host list: '' is not a number or a range");
+  CHECK(refused_hostlist("n[a-b]") ==
         "LIST: error: 'n[a-b]' is not a host list: 'a-b' is not a number or a range");
-  CHECK(refused("n[1--2]") ==
+  CHECK(refused_hostlist("n[1--2]") ==
         "LIST: error: 'n[1--2]' is not a host list: '1--2' is not a number or a range");
-  CHECK(refused("n[3-1]") ==
+  CHECK(refused_hostlist("n[3-1]") ==
         "LIST: error: 'n[3-1]' is not a host list: the range '3-1' runs backwards");
-  CHECK(refused("n[0-999999999]") ==
+  CHECK(refused_hostlist("n[0-999999999]") ==
         "LIST: error: 'n[0-999999999]' is not a host list: more than 65536 hosts");
-  CHECK(refused("n[0-9999999999]") ==
+  CHECK(refused_hostlist("n[0-9999999999]") ==
         "LIST: error: 'n[0-9999999999]' is not a host list: '0-9999999999' is not a number or a "
         "range");
-  CHECK(refused("n[1-60000,1-60000]") ==
+  CHECK(refused_hostlist("n[1-60000,1-60000]") ==
         "LIST: error: 'n[1-60000,1-60000]' is not a host list: more than 65536 hosts");
-  CHECK(refused("n[1-300][1-300]") ==
+  CHECK(refused_hostlist("n[1-300][1-300]") ==
         "LIST: error: 'n[1-300][1-300]' is not a host list: more than 65536 hosts");
-  CHECK(refused("n[1-40000],m[1-40000]") ==
+  CHECK(refused_hostlist("n[1-40000],m[1-40000]") ==
         "LIST: error: 'n[1-40000],m[1-40000]' is not a host list: more than 65536 hosts");
-  CHECK(refused("n 1") == "LIST: error: 'n 1' is not a host list: unexpected character at byte 1");
-  CHECK(refused(std::string(2 << 20, 'n')).ends_with("longer than 1048576 bytes"));
+  CHECK(refused_hostlist("n 1") ==
+        "LIST: error: 'n 1' is not a host list: unexpected character at byte 1");
+  CHECK(refused_hostlist(std::string(2 << 20, 'n')).ends_with("longer than 1048576 bytes"));
 }
 
 TEST_CASE("slurm's counts of tasks per node") {

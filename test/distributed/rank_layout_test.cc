@@ -15,7 +15,7 @@ RankLayoutOptions flags(const std::string& launcher = "auto", const std::string&
   return options;
 }
 
-std::string refused(const RankLayoutOptions& options, const EnvironmentMap& environment) {
+std::string refused_layout(const RankLayoutOptions& options, const EnvironmentMap& environment) {
   return error_of([&] { find_rank_layout(options, environment); });
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("mpirun's variables") {
                                                       {"PMI_JOBID", "x"}});
   CHECK(hydra.address == "127.0.0.1");
   CHECK(hydra.local_rank == 1);
-  CHECK(refused(flags(), kOpenMpi) ==
+  CHECK(refused_layout(flags(), kOpenMpi) ==
         "OMPI_COMM_WORLD_SIZE=4: error: mpirun sets no address for the store: give --rendezvous "
         "HOST:PORT, "
         "or MASTER_ADDR and MASTER_PORT with mpirun's -x, where HOST runs rank 0");
@@ -212,13 +212,13 @@ TEST_CASE("a rank of our own launcher keeps its place") {
   CHECK(layout.token == "abc.3");
   EnvironmentMap half = own;
   half.erase("BVTRAIN_GROUP_NODE");
-  CHECK(refused(flags(), half) ==
+  CHECK(refused_layout(flags(), half) ==
         "BVTRAIN_GROUP_NODE: error: is not set, although others of bvtrain's launcher are");
 }
 
 TEST_CASE("inconsistent variables are refused by name") {
   const auto torchrun = [](const EnvironmentMap& more) {
-    return refused(flags(), with(kTorchrun, more));
+    return refused_layout(flags(), with(kTorchrun, more));
   };
   CHECK(torchrun({{"RANK", "8"}}) == "RANK=8: error: must be below WORLD_SIZE=8");
   CHECK(torchrun({{"RANK", "two"}}) == "RANK=two: error: expected a whole number");
@@ -238,7 +238,7 @@ TEST_CASE("inconsistent variables are refused by name") {
     CHECK(torchrun({{name, ""}}) == std::string(name) + ": error: " + of);
 
   const auto slurm = [](const EnvironmentMap& more) {
-    return refused(flags(), with(kSlurm, more));
+    return refused_layout(flags(), with(kSlurm, more));
   };
   CHECK(slurm({{"SLURM_PROCID", "5"}}) ==
         "SLURM_PROCID=5: error: must be below SLURM_STEP_NUM_TASKS=5");
@@ -249,20 +249,20 @@ TEST_CASE("inconsistent variables are refused by name") {
   CHECK(slurm({{"SLURM_LOCALID", "2"}}) ==
         "SLURM_LOCALID=2: error: must be below tasks of this node=2");
 
-  CHECK(refused(flags("env"), {}) == "WORLD_SIZE: error: " + of);
-  CHECK(refused(flags("slurm"), {}) ==
+  CHECK(refused_layout(flags("env"), {}) == "WORLD_SIZE: error: " + of);
+  CHECK(refused_layout(flags("slurm"), {}) ==
         "--launcher slurm: error: this process was not started by srun (no SLURM_STEP_ID and "
         "SLURM_PROCID)");
   CHECK(
-      refused(flags("mpi"), {}) ==
+      refused_layout(flags("mpi"), {}) ==
       "--launcher mpi: error: no OMPI_COMM_WORLD_RANK or PMI_RANK in the environment: not started "
       "by mpirun?");
-  CHECK(refused(flags("ssh"), {}) ==
+  CHECK(refused_layout(flags("ssh"), {}) ==
         "--launcher ssh: error: expected auto, none, self, env, slurm or mpi");
-  CHECK(refused(flags("none", "cpu:2"), {}) ==
+  CHECK(refused_layout(flags("none", "cpu:2"), {}) ==
         "--launcher none: error: runs one process; it does not work with several --devices or "
         "--nnodes");
-  CHECK(refused(flags("auto", "cpu:8"), kTorchrun) ==
+  CHECK(refused_layout(flags("auto", "cpu:8"), kTorchrun) ==
         "--devices cpu:8: error: torchrun started 4 processes on this host, one per device; leave "
         "the "
         "number out, or give --launcher none");
@@ -272,24 +272,25 @@ TEST_CASE("inconsistent variables are refused by name") {
 TEST_CASE("--nnodes, --node-rank and --rendezvous go together") {
   RankLayoutOptions options = flags();
   options.nnodes = 2;
-  CHECK(refused(options, {}) ==
+  CHECK(refused_layout(options, {}) ==
         "--nnodes 2: error: needs --node-rank R (0 on the host of --rendezvous)");
   options.node_rank = 2;
-  CHECK(refused(options, {}) == "--node-rank=2: error: must be below --nnodes=2");
+  CHECK(refused_layout(options, {}) == "--node-rank=2: error: must be below --nnodes=2");
   options.node_rank = 1;
-  CHECK(refused(options, {}) ==
+  CHECK(refused_layout(options, {}) ==
         "--nnodes 2: error: needs --rendezvous HOST:PORT, where HOST is node 0");
   for (const char* bad : {"n1", "n1:", ":5", "n1:0", "n1:65536", "n1:5x", "fe80::1:5", "a b:5",
                           "[::1:5", "tcp://n1:5"}) {
     options.rendezvous = bad;
-    CHECK(refused(options, {}) == "--rendezvous " + std::string(bad) +
-                                      ": error: expected HOST:PORT with a port from 1 to 65535");
+    CHECK(refused_layout(options, {}) ==
+          "--rendezvous " + std::string(bad) +
+              ": error: expected HOST:PORT with a port from 1 to 65535");
   }
   options.nnodes = 1;
   options.rendezvous = "";
-  CHECK(refused(options, {}) == "--node-rank 1: error: must be below --nnodes, which is 1");
+  CHECK(refused_layout(options, {}) == "--node-rank 1: error: must be below --nnodes, which is 1");
   options.nnodes = 0;
-  CHECK(refused(options, {}) == "--nnodes 0: error: expected a number from 1 to 65536");
+  CHECK(refused_layout(options, {}) == "--nnodes 0: error: expected a number from 1 to 65536");
 }
 
 TEST_CASE("--devices") {

@@ -10,7 +10,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kAccumulationConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 20
@@ -31,12 +31,12 @@ log_training_steps: 1
 ckpt_steps: 6
 )";
 
-const char* const kFsdp =
+const char* const kFsdpOption =
     "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.002)']]";
 
-struct Fixture {
+struct AccumulationRuns {
   TempFolder dir;
-  Fixture() { write(dir / "c.yaml", kConfig); }
+  AccumulationRuns() { write(dir / "c.yaml", kAccumulationConfig); }
   Finished train(const std::string& workdir, const std::string& devices,
                  const std::vector<std::string>& more = {}, const Environment& environment = {}) {
     std::vector<std::string> args = {"--config",    dir / "c.yaml", "--workdir",
@@ -52,7 +52,7 @@ struct Fixture {
   }
 };
 
-void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
+void check_accumulated_rows(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
   constexpr double kBound = 2 * (32 - 1) * 0x1p-24;  // as in data_parallel_test.cc
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -71,7 +71,7 @@ void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
 TEST_CASE(
     "a batch in micro-batches gives the same numbers on one process and on several, sharded or "
     "not") {
-  Fixture f;
+  AccumulationRuns f;
   f.train("whole", "cpu");
   const auto whole = f.rows("whole");
   REQUIRE(whole.size() == 21);
@@ -83,7 +83,7 @@ TEST_CASE(
         {"cpu:2", "8", "zero1", "its 16 examples of a step in 8 micro-batches of 2\n"},
         {"cpu:2", "4", "replicate", "its 16 examples of a step in 4 micro-batches of 4\n"},
         {"cpu:2", "2", "zero2", "its 16 examples of a step in 2 micro-batches of 8\n"},
-        {"cpu:4", "8", std::string(kFsdp).substr(18),
+        {"cpu:4", "8", std::string(kFsdpOption).substr(18),
          "its 8 examples of a step in 8 micro-batches of 1\n"}}) {
     INFO(c.devices << " " << c.parts << " " << c.sharding);
     const std::vector<std::string> sets = {"--set", "grad_accum_steps=" + c.parts, "--set",
@@ -91,15 +91,15 @@ TEST_CASE(
     const std::string name = "w" + c.devices + c.parts;
     const Finished finished = f.train(name, c.devices, sets);
     CHECK(finished.err.find("Each process computes " + c.said) != std::string::npos);
-    check_close(whole, f.rows(name));
+    check_accumulated_rows(whole, f.rows(name));
   }
 }
 
 TEST_CASE("an elastic restart keeps the global batch by computing it in micro-batches") {
-  Fixture f;
+  AccumulationRuns f;
   f.train("whole", "cpu");
-  for (const char* strategy : {"sharding_strategy=replicate", kFsdp}) {
-    const std::string name = std::string(strategy) == kFsdp ? "fsdp" : "replicate";
+  for (const char* strategy : {"sharding_strategy=replicate", kFsdpOption}) {
+    const std::string name = std::string(strategy) == kFsdpOption ? "fsdp" : "replicate";
     const Finished finished =
         f.train(name, "cpu:4", {"--max-restarts", "1", "--elastic", "1:4", "--set", strategy},
                 {{"BVTRAIN_CRASH_AT", "step.rank1:16"}});
@@ -107,13 +107,13 @@ TEST_CASE("an elastic restart keeps the global batch by computing it in micro-ba
     CHECK(finished.err.find(
               "Each process computes its 16 examples of a step in 2 micro-batches of 8: "
               "the run began with 4 processes\n") != std::string::npos);
-    check_close(f.rows("whole"), f.rows(name));
+    check_accumulated_rows(f.rows("whole"), f.rows(name));
   }
 }
 
 TEST_CASE("with batch norm an elastic restart keeps the statistics, and prints what that costs") {
-  Fixture f;
-  std::string config = replaced(kConfig, "model_name: vit", "model_name: resnet_cifar");
+  AccumulationRuns f;
+  std::string config = replaced(kAccumulationConfig, "model_name: vit", "model_name: resnet_cifar");
   config = replaced(
       config, "width: 32, depth: 2, num_heads: 2, mlp_dim: 64, patch_size: [4, 4], dropout: 0.1",
       "norm: batch, width: 4");
@@ -135,8 +135,8 @@ TEST_CASE("with batch norm an elastic restart keeps the statistics, and prints w
 }
 
 TEST_CASE("grad_accum_steps is not blamed for a batch size that is missing") {
-  Fixture f;
-  write(f.dir / "c.yaml", replaced(kConfig, "batch_size: 32", "batch_sise: 32"));
+  AccumulationRuns f;
+  write(f.dir / "c.yaml", replaced(kAccumulationConfig, "batch_size: 32", "batch_sise: 32"));
   const Finished finished =
       run({"--config", f.dir / "c.yaml", "--set", "grad_accum_steps=4", "--workdir", f.dir / "w"});
   CHECK(finished.code == 2);
@@ -145,8 +145,8 @@ TEST_CASE("grad_accum_steps is not blamed for a batch size that is missing") {
 }
 
 TEST_CASE("a batch in micro-batches needs the memory of a micro-batch") {
-  Fixture f;
-  std::string config = replaced(kConfig, "total_steps: 20", "total_steps: 3");
+  AccumulationRuns f;
+  std::string config = replaced(kAccumulationConfig, "total_steps: 20", "total_steps: 3");
   config = replaced(config, "batch_size: 32", "batch_size: 1024");
   config = replaced(config, "width: 32, depth: 2", "width: 64, depth: 4");
   config = replaced(config, "patch_size: [4, 4]", "patch_size: [1, 1]");

@@ -30,13 +30,13 @@ struct BadNpz : Bad {
   }
 };
 
-std::string number(uint32_t value) {
+std::string big_endian_bytes(uint32_t value) {
   std::string bytes;
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 255);
   return bytes;
 }
 
-std::string bytes_of(const at::Tensor& values) {
+std::string byte_values(const at::Tensor& values) {
   const at::Tensor bytes = values.to(at::kByte).contiguous();
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
@@ -112,14 +112,16 @@ TEST_CASE("labels out of range in IDX files, CIFAR and generated data") {
   Bad bad;
   const std::string idx =
       without_evals(digits_with(kData, "data: {name: idx, data_dir: " + (bad.dir / "i") + "}"));
-  write(bad.dir / "i/train-images-idx3-ubyte",
-        number(0x803) + number(100) + number(8) + number(8) + bytes_of(images(100)));
+  write(bad.dir / "i/train-images-idx3-ubyte", big_endian_bytes(0x803) + big_endian_bytes(100) +
+                                                   big_endian_bytes(8) + big_endian_bytes(8) +
+                                                   byte_values(images(100)));
   write(bad.dir / "i/train-labels-idx1-ubyte",
-        number(0x801) + number(100) + bytes_of(with(labels(100), 77, 200)));
+        big_endian_bytes(0x801) + big_endian_bytes(100) + byte_values(with(labels(100), 77, 200)));
   CHECK(bad.line(idx) ==
         "c.yaml:13:7: error: input.pp: train row 77: onehot: 'label' is 200, must be within 0 .. 9 "
         "(in i/train-labels-idx1-ubyte)\n");
-  write(bad.dir / "i/train-labels-idx1-ubyte", number(0x801) + number(99) + bytes_of(labels(99)));
+  write(bad.dir / "i/train-labels-idx1-ubyte",
+        big_endian_bytes(0x801) + big_endian_bytes(99) + byte_values(labels(99)));
   CHECK(bad.line(idx) ==
         "i/train-labels-idx1-ubyte: error: 99 labels for the 100 images of "
         "i/train-images-idx3-ubyte\n");

@@ -12,7 +12,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kBenchConfig = R"(
 num_classes: 10
 total_steps: 4
 precision: float32
@@ -42,10 +42,10 @@ std::vector<std::vector<std::string>> rows(const std::string& out) {
   return all;
 }
 
-struct Fixture {
+struct ScalingBench {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  Fixture() { write(config, kConfig); }
+  ScalingBench() { write(config, kBenchConfig); }
   Finished scaling(const std::vector<std::string>& more) const {
     std::vector<std::string> args = {"bench", "scaling", "--config", config};
     args.insert(args.end(), more.begin(), more.end());
@@ -68,7 +68,7 @@ double sent_mebibytes(const std::string& err) {
 }  // namespace
 
 TEST_CASE("bench scaling: the bytes are those that a run sends") {
-  const Fixture f;
+  const ScalingBench f;
   const std::string fsdp =
       "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.01)']]";
   using Strategy = std::pair<std::string, std::string>;
@@ -107,7 +107,7 @@ TEST_CASE("bench scaling: the bytes are those that a run sends") {
 }
 
 TEST_CASE("bench scaling: a missing or unfit argument gives one line") {
-  const Fixture f;
+  const ScalingBench f;
   const auto line = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"--bandwidth-gb", "1", "--latency-us", "1"});
     const Finished finished = f.scaling(more);
@@ -189,7 +189,7 @@ TEST_CASE("bench memory: what a batch takes, and the largest that fits") {
 }
 
 TEST_CASE("bench operators: the products of a step are those of the model's formula") {
-  const Fixture fixture;
+  const ScalingBench fixture;
   const auto operators = [&](int batch) {
     const Finished finished =
         run({"bench", "operators", "--config", fixture.config, "--devices", "cpu", "--set",

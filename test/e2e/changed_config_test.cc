@@ -66,7 +66,9 @@ evals:
     log_epochs: 1
 )";
 
-double number(const TextRow& row, const std::string& name) { return std::stod(row.at(name)); }
+double number_in_row(const TextRow& row, const std::string& name) {
+  return std::stod(row.at(name));
+}
 
 }  // namespace
 
@@ -217,11 +219,11 @@ TEST_CASE("a changed config continues only with --accept-changes, and the old on
   const std::vector<TextRow> rows = metric_rows(finished.workdir);
   for (size_t i = 1; i < rows.size(); ++i) {
     if (!rows[i].contains("epoch") || !rows[i - 1].contains("epoch")) continue;
-    CHECK(number(rows[i], "epoch") >= number(rows[i - 1], "epoch"));
-    CHECK(number(rows[i], "examples_seen") >= number(rows[i - 1], "examples_seen"));
+    CHECK(number_in_row(rows[i], "epoch") >= number_in_row(rows[i - 1], "epoch"));
+    CHECK(number_in_row(rows[i], "examples_seen") >= number_in_row(rows[i - 1], "examples_seen"));
   }
-  CHECK(number(rows.back(), "examples_seen") == 960);
-  CHECK(number(rows.back(), "epoch") == Approx(960 / 1437.0));
+  CHECK(number_in_row(rows.back(), "examples_seen") == 960);
+  CHECK(number_in_row(rows.back(), "epoch") == Approx(960 / 1437.0));
 }
 
 }  // namespace bv::test

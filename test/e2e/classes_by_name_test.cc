@@ -13,10 +13,10 @@ namespace bv::test {
 namespace {
 
 // Each class has its own colour, which a small model learns in a few steps.
-struct Photos {
+struct ColourPhotos {
   TempFolder dir;
 
-  Photos() {
+  ColourPhotos() {
     for (const char* name : {"cat", "dog", "ship"}) add("all", name, 12);
     for (const char* name : {"cat", "ship"}) add("some", name, 6);
     for (const char* name : {"cat", "plane", "ship"}) add("other", name, 6);
@@ -64,7 +64,7 @@ evals:
 }  // namespace
 
 TEST_CASE("a validation folder without one of the classes is scored by name") {
-  const Photos photos;
+  const ColourPhotos photos;
   const std::string workdir = photos.dir / "out";
   const Finished trained = run({"--config", photos.config("some"), "--workdir", workdir});
   INFO(trained.err);
@@ -103,7 +103,7 @@ TEST_CASE("a validation folder without one of the classes is scored by name") {
 }
 
 TEST_CASE("a class that training does not know is an error that lists both sides, or is skipped") {
-  const Photos photos;
+  const ColourPhotos photos;
   const Finished refused = run({"--config", photos.config("other")});
   CHECK(refused.code == 2);
   CHECK(contains(refused.err,
@@ -121,7 +121,7 @@ TEST_CASE("a class that training does not know is an error that lists both sides
 }
 
 TEST_CASE("eval gives folders called 0, 1, 2, 10 the numbers that they have in training") {
-  const Photos photos;
+  const ColourPhotos photos;
   for (const char* name : {"0", "1", "2", "10"}) photos.add("numbers", name, 3);
   const std::string arrays = photos.dir / "a.npz", workdir = photos.dir / "out";
   write_npz(arrays, {{"image", at::full({24, 8, 8, 3}, 90, at::kByte)},
@@ -144,7 +144,7 @@ TEST_CASE("eval gives folders called 0, 1, 2, 10 the numbers that they have in t
 }
 
 TEST_CASE("num_classes below the number of classes is an error, above it a warning") {
-  const Photos photos;
+  const ColourPhotos photos;
   const std::string config = photos.config("some");
   for (const char* skip : {"input.skip_errors=0", "input.skip_errors=true"}) {
     const Finished few = run({"--config", config, "--set", "num_classes=2", "--set", skip});
@@ -162,7 +162,7 @@ TEST_CASE("num_classes below the number of classes is an error, above it a warni
 }
 
 TEST_CASE("a resumed run keeps the class numbers of its checkpoint") {
-  const Photos photos;
+  const ColourPhotos photos;
   const std::string config = photos.config("some"), workdir = photos.dir / "out";
   REQUIRE(run({"--config", config, "--workdir", workdir}).code == 0);
   photos.add("all", "apple", 3);

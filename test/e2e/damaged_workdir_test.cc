@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const kConfig = R"(
+const char* const kDamagedRunConfig = R"(
 num_classes: 10
 total_steps: 12
 precision: float32
@@ -37,10 +37,10 @@ log_training_steps: 2
 ckpt_steps: 4
 )";
 
-struct Fixture {
+struct DamagedRun {
   TempFolder dir;
   std::string workdir = dir / "w";
-  Fixture() { write(dir / "c.yaml", kConfig); }
+  DamagedRun() { write(dir / "c.yaml", kDamagedRunConfig); }
   Finished train(const std::vector<std::string>& more = {},
                  const Environment& environment = {}) const {
     return run(args(more), environment);
@@ -82,7 +82,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a run whose checkpoints are gone does not silently start again") {
-  const Fixture f;
+  const DamagedRun f;
   f.train_and_die();
   const std::vector<std::string> steps = f.steps();
   fs::rename(f.workdir + "/ckpt", f.dir / "ckpt");
@@ -110,7 +110,7 @@ TEST_CASE("a run whose checkpoints are gone does not silently start again") {
 
 TEST_CASE("a run whose workdir is moved away ends, and leaves nothing where it was") {
   const bool restarts = GENERATE(false, true);
-  const Fixture f;
+  const DamagedRun f;
   std::vector<std::string> flags = {"--set", "total_steps=10000000"};
   if (restarts) flags.insert(flags.end(), {"--devices", "cpu:2", "--max-restarts", "1"});
   Child child(f.args(flags), {{"BVTRAIN_RETRY_AFTER", "0"}});
@@ -134,14 +134,14 @@ TEST_CASE("a run whose workdir is moved away ends, and leaves nothing where it w
 }
 
 TEST_CASE("a run that was killed before its first checkpoint starts again") {
-  const Fixture f;
+  const DamagedRun f;
   const Finished killed = f.train({}, {{"BVTRAIN_CRASH_AT", "ckpt.shard_written:1"}});
   CHECK(killed.code == 137);
   f.finish();
 }
 
 TEST_CASE("a DONE of a step that the run has not come to does not count") {
-  const Fixture f;
+  const DamagedRun f;
   f.train_and_die();
   write(f.workdir + "/DONE", "20\n");
   CHECK(contains(f.finish(), f.workdir +
@@ -156,7 +156,7 @@ TEST_CASE("a DONE of a step that the run has not come to does not count") {
 }
 
 TEST_CASE("a finished run that has neither checkpoints nor a last row is not trained again") {
-  const Fixture f;
+  const DamagedRun f;
   const std::vector<std::string> more = {
       "--set", "log_training_steps=0", "--set", "ckpt_steps=null", "--set", "keep_ckpt_steps=0"};
   const Finished first = f.train(more);
@@ -172,7 +172,7 @@ TEST_CASE("a finished run that has neither checkpoints nor a last row is not tra
 }
 
 TEST_CASE("a report that cannot be written costs no checkpoint") {
-  const Fixture f;
+  const DamagedRun f;
   Child child(f.args({"--set", "total_steps=100000", "--set", "ckpt_steps=50"}));
   REQUIRE(wait_for_file(f.workdir + "/ckpt/step-50"));
   fs::create_directory(f.workdir + "/report.html");
@@ -186,7 +186,7 @@ TEST_CASE("a report that cannot be written costs no checkpoint") {
 }
 
 TEST_CASE("a run.json with wrong types is put aside with a line that says so") {
-  const Fixture f;
+  const DamagedRun f;
   f.train_and_die();
   const std::string file = f.workdir + "/run.json", whole = read_file(file);
   for (const auto& [member, value, fault] :
@@ -210,7 +210,7 @@ TEST_CASE("a run.json with wrong types is put aside with a line that says so") {
 }
 
 TEST_CASE("a run that was killed during its last save is tidied up at the next start") {
-  const Fixture f;
+  const DamagedRun f;
   // The fourth save, after those of steps 1, 4 and 8, is that of the last step.
   const Finished killed = f.train({}, {{"BVTRAIN_CRASH_AT", "ckpt.renamed:4"}});
   INFO(killed.err);
@@ -224,7 +224,7 @@ TEST_CASE("a run that was killed during its last save is tidied up at the next s
 }
 
 TEST_CASE("a sealed manifest with wrong types makes the run fall back to the checkpoint before") {
-  const Fixture f;
+  const DamagedRun f;
   f.train_and_die();
   const std::string folder = f.workdir + "/ckpt/step-8";
   Manifest manifest = read_manifest(folder);
@@ -238,7 +238,7 @@ TEST_CASE("a sealed manifest with wrong types makes the run fall back to the che
 }
 
 TEST_CASE("a signal loses nothing of the clock") {
-  const Fixture f;
+  const DamagedRun f;
   std::vector<std::string> args = f.args({"--set", "total_steps=100000", "--set",
                                           "log_training_steps=1000", "--set", "ckpt_steps=50"});
   Child child(args);
@@ -252,7 +252,7 @@ TEST_CASE("a signal loses nothing of the clock") {
 }
 
 TEST_CASE("a start removes what killed writes have left behind, and --cleanup all of it") {
-  const Fixture f;
+  const DamagedRun f;
   f.train_and_die();
   // As if this test had died; it has another process number than the runs.
   std::string dead = temporary_name(f.workdir + "/report.html");
@@ -266,7 +266,7 @@ TEST_CASE("a start removes what killed writes have left behind, and --cleanup al
 }
 
 TEST_CASE("the data may be moved while a run trains: its saves read nothing of it") {
-  const Fixture f;
+  const DamagedRun f;
   std::string records;
   for (int i = 0; i < 40; ++i)
     records +=

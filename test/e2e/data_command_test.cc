@@ -26,9 +26,9 @@ std::string hollow_jpeg() {
 
 // photos/train has 20 cats, of which cat/bad.jpg is hollow, and 6 dogs, of which dog/text.jpg is
 // not an image; photos/val has 4 of each, all intact.
-class Photos : public TempFolder {
+class PhotoFolder : public TempFolder {
  public:
-  Photos() {
+  PhotoFolder() {
     write_class(path() + "/photos/train", "cat", 19, 20);
     write_class(path() + "/photos/train", "dog", 5, 200, 20, 12);
     write_class(path() + "/photos/val", "cat", 4, 20);
@@ -66,7 +66,7 @@ std::vector<Json> json_lines(const std::string& text) {
 }  // namespace
 
 TEST_CASE("data check lists broken examples of a folder and of a config, in order") {
-  const Photos dir;
+  const PhotoFolder dir;
   const std::string photos = dir / "photos";
   const Finished folder = run({"data", "check", photos, "--threads", "3"});
   CHECK(folder.code == 3);
@@ -100,7 +100,7 @@ TEST_CASE("data check lists broken examples of a folder and of a config, in orde
 }
 
 TEST_CASE("a run leaves out the examples of the list, and only those") {
-  const Photos dir;
+  const PhotoFolder dir;
   const std::string list = dir / "list.jsonl";
   CHECK(run({"--config", dir.config(), "--workdir", dir / "w"}).code == 2);
   run({"data", "check", "--config", dir.config(), "--output", list});
@@ -188,7 +188,7 @@ lr: 0.1
 }
 
 TEST_CASE("a balanced run continues as if it had not stopped, on any number of ranks") {
-  const Photos dir;
+  const PhotoFolder dir;
   for (const char* file : {"cat/bad.jpg", "dog/text.jpg"})
     std::filesystem::remove(dir / ("photos/train/" + std::string(file)));
   const auto train = [&](const std::string& workdir, const std::string& steps,
@@ -215,7 +215,7 @@ TEST_CASE("a balanced run continues as if it had not stopped, on any number of r
 }
 
 TEST_CASE("data stats measures a folder") {
-  const Photos dir;
+  const PhotoFolder dir;
   const std::string photos = dir / "photos";
   const Finished text = run({"data", "stats", photos});
   CHECK(text.code == 0);
@@ -237,7 +237,7 @@ TEST_CASE("data stats measures a folder") {
 }
 
 TEST_CASE("data index stores the index of each data set") {
-  const Photos dir;
+  const PhotoFolder dir;
   for (const char* file : {"cat/bad.jpg", "dog/text.jpg"})
     std::filesystem::remove(dir / ("photos/train/" + std::string(file)));
   dir.age();
@@ -253,7 +253,7 @@ TEST_CASE("data index stores the index of each data set") {
 }
 
 TEST_CASE("what data commands cannot do is one line") {
-  const Photos dir;
+  const PhotoFolder dir;
   const auto refusal = [](const std::vector<std::string>& args) {
     const Finished finished = run(args);
     CHECK(finished.code == 2);

@@ -41,8 +41,8 @@ struct Ended {
   std::vector<TextRow> rows;
 };
 
-Ended train(const TempFolder& dir, const std::string& name, const std::string& yaml,
-            const std::vector<std::string>& flags = {}, const Environment& environment = {}) {
+Ended train_in(const TempFolder& dir, const std::string& name, const std::string& yaml,
+               const std::vector<std::string>& flags = {}, const Environment& environment = {}) {
   const std::string config = dir.write(name + ".yaml", yaml);
   std::vector<std::string> args = {"--config", config, "--workdir", dir / name};
   args.insert(args.end(), flags.begin(), flags.end());
@@ -60,9 +60,9 @@ Ended train(const TempFolder& dir, const std::string& name, const std::string& y
 TEST_CASE("the same images train the same model, whatever the format") {
   const TempFolder dir;
   const std::string at = digits_40();
-  const Ended npz = train(dir, "npz",
-                          config_on("{name: npz, fname: " + at + "/train.npz}",
-                                    "{name: npz, fname: " + at + "/test.npz}", ""));
+  const Ended npz = train_in(dir, "npz",
+                             config_on("{name: npz, fname: " + at + "/train.npz}",
+                                       "{name: npz, fname: " + at + "/test.npz}", ""));
   REQUIRE(npz.rows.size() > 3);
   REQUIRE(npz.rows.back().contains("val/loss"));
   const std::string decode = "decode(channels=1)|";
@@ -80,8 +80,8 @@ TEST_CASE("the same images train the same model, whatever the format") {
         "{name: tfrecord, files: '" + at + "/tfrecord/test-{00000..00001}-of-00002'" + features}}};
   for (const auto& [name, sections] : formats) {
     INFO(name);
-    const Ended other = train(dir, name, config_on(sections.first, sections.second, decode), {},
-                              {{"TFDS_DATA_DIR", at + "/tfds"}});
+    const Ended other = train_in(dir, name, config_on(sections.first, sections.second, decode), {},
+                                 {{"TFDS_DATA_DIR", at + "/tfds"}});
     CHECK(other.weights == npz.weights);
     CHECK(other.rows == npz.rows);
   }
@@ -99,8 +99,8 @@ TEST_CASE("a mixture trains the same on one and two processes, and after a kill"
                "  own: {data: {name: digits, split: 'train[:200]'}, pp: '" + pp +
                    "'}\n  tfds: {data: {name: digits_40, data_dir: " + at +
                    "/tfds}, pp: 'decode(channels=1)|" + pp + "'}");
-  const Ended one = train(dir, "one", yaml);
-  const Ended two = train(dir, "two", yaml, {"--devices", "cpu:2"});
+  const Ended one = train_in(dir, "one", yaml);
+  const Ended two = train_in(dir, "two", yaml, {"--devices", "cpu:2"});
   REQUIRE(one.rows.size() == two.rows.size());
   // All examples of a step come from one of the two.
   const auto passes = [&](const char* name) { return std::stod(one.rows.back().at(name)); };
@@ -119,7 +119,7 @@ TEST_CASE("a mixture trains the same on one and two processes, and after a kill"
   REQUIRE(run({"--config", config, "--workdir", dir / "parts"},
               {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:1"}})
               .code == 137);
-  const Ended parts = train(dir, "parts", yaml);
+  const Ended parts = train_in(dir, "parts", yaml);
   CHECK(parts.weights == one.weights);
   CHECK(parts.rows == one.rows);
 }

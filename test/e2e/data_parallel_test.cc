@@ -17,7 +17,7 @@ namespace {
 
 // Everything that could depend on which rank computes an example: shuffling, augmentation, mixup,
 // dropout, evaluators of all kinds over 50 examples in batches of 16.
-const char* const kConfig = R"(
+const char* const kDataParallelConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 50
@@ -66,10 +66,10 @@ evals:
          inputs: [labels, _id], log_steps: 25, skip_first: true, outfile: "{workdir}/logits.npz"}
 )";
 
-struct Fixture {
+struct DataParallelRuns {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  Fixture() { write(config, kConfig); }
+  DataParallelRuns() { write(config, kDataParallelConfig); }
   std::vector<std::string> args(const std::string& workdir, int ranks,
                                 const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"--config",    config,      "--workdir",
@@ -117,7 +117,7 @@ void check_same_state(const std::string& a, const std::string& b) {
 // largest observed difference is 2e-7, with 2, 4 and 8 processes.
 TEST_CASE("one, two, four and eight processes: the same 50 steps, rows and evaluations") {
   constexpr double kBound = 2 * (32 - 1) * 0x1p-24;  // 3.7e-6
-  Fixture f;
+  DataParallelRuns f;
   f.train("one", 1);
   const auto one = repeatable_rows(f.dir / "one");
   REQUIRE(one.size() == 51);
@@ -142,7 +142,7 @@ TEST_CASE("one, two, four and eight processes: the same 50 steps, rows and evalu
 }
 
 TEST_CASE("an interrupted run of two processes ends with the same bits") {
-  Fixture f;
+  DataParallelRuns f;
   f.train("whole", 2);
   // From step 21 on each step takes a second, so that the signal comes long before the last step.
   Child child(f.args("stopped", 2), {{"BVTRAIN_SLEEP_AT", "step.rank0:21+:1"}});
@@ -161,7 +161,7 @@ TEST_CASE("an interrupted run of two processes ends with the same bits") {
 
 TEST_CASE(
     "a killed rank ends the run with a line that names it; with --max-restarts the run continues") {
-  Fixture f;
+  DataParallelRuns f;
   f.train("whole", 2);
   for (const bool restarts : {false, true}) {
     const std::string name = restarts ? "restarted" : "killed";
@@ -180,7 +180,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a batch size that the ranks do not divide is refused once, with both numbers") {
-  Fixture f;
+  DataParallelRuns f;
   // All ranks find the error, at slightly different times, but it is printed once.
   for (int i = 0; i < 5; ++i) {
     const Finished eight = run(f.args("out", 8, {"--set", "evals.test.batch_size=500"}));
@@ -202,7 +202,7 @@ TEST_CASE("batch norm's statistics are those of the whole batch") {
   // float32.
   for (const std::string width : {"16", "12"}) {
     INFO("width " << width);
-    Fixture f;
+    DataParallelRuns f;
     write(f.config, R"(
 num_classes: 10
 total_steps: 3

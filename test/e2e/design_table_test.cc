@@ -14,7 +14,7 @@ namespace bv::test {
 namespace {
 
 // Uses every key of the table. DATA is an image folder with the classes of the data set digits.
-constexpr const char* kConfig = R"(
+constexpr const char* kEveryKeyConfig = R"(
 num_classes: 10
 total_steps: 4
 input:
@@ -74,7 +74,7 @@ TEST_CASE("the table of keys in docs/design.md names the files that read them") 
   const TempFolder folder;
   for (int digit = 0; digit < 10; ++digit)
     folder.write(fmt::format("data/{}/1.jpg", digit), flat_jpeg(20 * digit));
-  const std::string config = replace_all(kConfig, "DATA", folder / "data");
+  const std::string config = replace_all(kEveryKeyConfig, "DATA", folder / "data");
   const Finished explained = run({"--config", folder.write("c.yaml", config), "--explain"});
   INFO(explained.err);
   REQUIRE(explained.code == 0);

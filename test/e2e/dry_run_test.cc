@@ -13,11 +13,11 @@ namespace bv::test {
 namespace {
 
 // A short run of the digits config in dir/w, and its weights in dir/m.npz.
-struct Trained {
+struct TwoStepRun {
   TempFolder dir;
   const std::string config = without_evals(read_file(source_file("configs/digits_cnn.yaml")));
 
-  Trained() {
+  TwoStepRun() {
     write(dir / "c.yaml", config);
     REQUIRE(start({"--workdir", dir / "w", "--set", "total_epochs=null", "--set", "total_steps=2"})
                 .code == 0);
@@ -46,7 +46,7 @@ std::string start_of(const Finished& finished) {
 }  // namespace
 
 TEST_CASE("--dry-run says what the run would start from") {
-  Trained run;
+  TwoStepRun run;
   const std::string w = run.dir / "w", m = run.dir / "m.npz";
   CHECK(start_of(run.dry({})) == "from scratch");
   CHECK(start_of(run.dry({"--set", "model_init=" + m})) == "model_init " + m + ": all arrays fit");
@@ -87,7 +87,7 @@ TEST_CASE("--dry-run warns of an evaluator whose images have another scale") {
 }
 
 TEST_CASE("--dry-run refuses what the run would refuse at its start, with the same line") {
-  Trained run;
+  TwoStepRun run;
   const auto refused = [&](const std::vector<std::string>& more) {
     const Finished dry = run.dry(more);
     std::vector<std::string> real = more;
@@ -126,7 +126,7 @@ TEST_CASE("--dry-run refuses what the run would refuse at its start, with the sa
 }
 
 TEST_CASE("--dry-run of a large model checks its file by shapes alone") {
-  Trained run;
+  TwoStepRun run;
   const std::string m = run.dir / "m.npz";
   write_npz(m, {{"params/head/kernel", at::zeros({3, 4})}});
   const Finished finished =

@@ -69,7 +69,7 @@ Values operator+(Values values, const std::string& one) {
   return values;
 }
 
-void check_same(const GpuRun& a, const GpuRun& b) {
+void check_same_runs(const GpuRun& a, const GpuRun& b) {
   CHECK(repeatable_rows(a.workdir) == repeatable_rows(b.workdir));
   CHECK(same_bits(Checkpointer::load(a.workdir).tensors, Checkpointer::load(b.workdir).tensors));
 }
@@ -86,7 +86,7 @@ TEST_CASE("steps that a GPU repeats as a graph have the bits of steps without on
                  Catch::Contains("step 3 was captured as a CUDA graph"));
       CHECK_THAT(plain.train_on(devices, values + "total_steps=10" + "graph=off").err,
                  Catch::Contains("Steps run without a CUDA graph: graph: off"));
-      check_same(graph, plain);
+      check_same_runs(graph, plain);
     }
   }
 }
@@ -102,7 +102,7 @@ TEST_CASE("a run on GPUs that was killed goes on with the same bits") {
   }
   CHECK_THAT(killed.train_on("cuda:all", values).err,
              Catch::Contains("Resuming training from checkpoint " + killed.workdir));
-  check_same(whole, killed);
+  check_same_runs(whole, killed);
 }
 
 TEST_CASE("a run on a GPU has the numbers of one on the CPU, and so have its other commands") {

@@ -14,7 +14,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kEvaluatorsConfig = R"(
 num_classes: 10
 total_steps: 4
 precision: float32
@@ -53,7 +53,7 @@ evals:
 
 TEST_CASE("a run's representations are evaluated, saved and shown") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kEvaluatorsConfig);
   const Finished finished = run({"--config", dir / "c.yaml", "--workdir", dir / "out"});
   INFO(finished.err);
   REQUIRE(finished.code == 0);
@@ -100,7 +100,7 @@ TEST_CASE("few-shot, kNN and calibration equal what NumPy computes from the file
   const std::string python = test_python();
   if (python.empty()) return;
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kEvaluatorsConfig);
   const std::string data = "data: {name: digits, split: ";
   const std::string rest = ", pp_fn: 'value_range(-1, 1)|keep(\"image\", \"label\")', ";
   const std::string knn = "train: {name: digits, split: train}, " + data + "test}" + rest +
@@ -128,7 +128,7 @@ TEST_CASE("few-shot, kNN and calibration equal what NumPy computes from the file
 
 TEST_CASE("a dry run builds these evaluators too") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kEvaluatorsConfig);
   for (const char* flag : {"--dry-run", "--dry-run=full"}) {
     const Finished dry = run({"--config", dir / "c.yaml", flag});
     INFO(dry.err);
@@ -147,7 +147,7 @@ TEST_CASE("a dry run builds these evaluators too") {
 
 TEST_CASE("an output that the model does not have is refused before the run starts") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kEvaluatorsConfig);
   for (const std::string& more : {std::string(), std::string("--dry-run")}) {
     std::vector<std::string> args = {"--config",  dir / "c.yaml",
                                      "--workdir", dir / "out",

@@ -18,10 +18,10 @@ namespace {
 
 const Environment kAtOnce = {{"BVTRAIN_RETRY_AFTER", "0"}};
 
-struct Fixture {
+struct FailedSavesRun {
   TempFolder dir;
   std::string workdir = dir / "w";
-  Fixture() {
+  FailedSavesRun() {
     write(dir / "c.yaml", R"(
 num_classes: 10
 total_steps: 100000
@@ -48,7 +48,7 @@ ckpt_steps: 50
 }  // namespace
 
 TEST_CASE("a checkpoint that cannot be written costs a warning, two in a row end the run") {
-  const Fixture f;
+  const FailedSavesRun f;
   Child child(f.args(), kAtOnce);
   REQUIRE(wait_for_file(f.workdir + "/ckpt/step-50"));
   write(f.workdir + "/ckpt/step-1000.tmp", "not a folder");
@@ -69,7 +69,7 @@ TEST_CASE("a checkpoint that cannot be written costs a warning, two in a row end
 }
 
 TEST_CASE("a run does not begin without room for a checkpoint") {
-  const Fixture f;
+  const FailedSavesRun f;
   std::filesystem::create_directory(f.workdir);
   if (::geteuid() != 0 || ::mount("none", f.workdir.c_str(), "tmpfs", 0, "size=3m") != 0) {
     WARN("skipped: only root may mount");

@@ -48,7 +48,7 @@ printf '%s\n' "${COMPREPLY[@]}")",
   return offered;
 }
 
-bool has(const std::vector<std::string>& words, const std::string& word) {
+bool has_word(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
@@ -187,19 +187,19 @@ TEST_CASE("bash completes commands, flags, keys after --set, their values, and n
   const TempFolder dir;
   const std::string script = dir / "bvtrain.bash";
   write(script, run({"completion", "bash"}).out);
-  CHECK(has(completed(script, "bvtrain pre"), "predict"));
-  CHECK(has(completed(script, "bvtrain --wor"), "--workdir"));
-  CHECK(has(completed(script, "bvtrain predict --to"), "--top"));
-  CHECK(!has(completed(script, "bvtrain predict --"), "--dry-run"));
+  CHECK(has_word(completed(script, "bvtrain pre"), "predict"));
+  CHECK(has_word(completed(script, "bvtrain --wor"), "--workdir"));
+  CHECK(has_word(completed(script, "bvtrain predict --to"), "--top"));
+  CHECK(!has_word(completed(script, "bvtrain predict --"), "--dry-run"));
   CHECK(completed(script, "bvtrain --set optax_na") == std::vector<std::string>{"optax_name="});
-  CHECK(has(completed(script, "bvtrain --set model_name=vi"), "vit"));
-  CHECK(has(completed(script, "bvtrain --set input.shuffle="), "false"));
+  CHECK(has_word(completed(script, "bvtrain --set model_name=vi"), "vit"));
+  CHECK(has_word(completed(script, "bvtrain --set input.shuffle="), "false"));
   CHECK(completed(script, "bvtrain bench --set optax_na") ==
         std::vector<std::string>{"optax_name="});
-  CHECK(has(completed(script, "bvtrain --list op"), "ops"));
-  CHECK(has(completed(script, "bvtrain help grad_"), "grad_clip_norm"));
+  CHECK(has_word(completed(script, "bvtrain --list op"), "ops"));
+  CHECK(has_word(completed(script, "bvtrain help grad_"), "grad_clip_norm"));
   write(dir / "my.yaml", "");
-  CHECK(has(completed(script, "bvtrain --config " + (dir / "my")), dir / "my.yaml"));
+  CHECK(has_word(completed(script, "bvtrain --config " + (dir / "my")), dir / "my.yaml"));
 }
 
 TEST_CASE("bash completes values by command and flag, and commands of two words") {
@@ -216,10 +216,10 @@ TEST_CASE("bash completes values by command and flag, and commands of two words"
   CHECK(completed(script, "bvtrain ckpt ") == Words{"average", "diff", "ls", "rm", "verify"});
   CHECK(completed(script, "bvtrain bench --config c.yaml sc") == Words{"scaling"});
   CHECK(completed(script, "bvtrain bench scaling --band") == Words{"--bandwidth-gb"});
-  CHECK(!has(completed(script, "bvtrain bench scaling --"), "--seconds"));
-  CHECK(has(completed(script, "bvtrain bench --"), "--seconds"));
+  CHECK(!has_word(completed(script, "bvtrain bench scaling --"), "--seconds"));
+  CHECK(has_word(completed(script, "bvtrain bench --"), "--seconds"));
   CHECK(completed(script, "bvtrain completion ") == Words{"bash", "fish", "zsh"});
-  CHECK(has(completed(script, "bvtrain help predi"), "predict"));
+  CHECK(has_word(completed(script, "bvtrain help predi"), "predict"));
   CHECK(completed(script, "bvtrain schema ").empty());
 }
 

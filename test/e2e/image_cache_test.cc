@@ -7,18 +7,19 @@
 #include "lib/util/rng.h"
 #include "test/support/binary.h"
 #include "test/support/image_files.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
 
-constexpr int kImages = 24;
+constexpr int kCachedImages = 24;
 
 // An image folder and a config that passes over it three times.
 struct CachedRun {
   TempFolder dir;
 
   CachedRun() {
-    for (int i = 0; i < kImages; ++i) {
+    for (int i = 0; i < kCachedImages; ++i) {
       at::Tensor image = at::full({12 + i % 5, 16, 3}, 0, at::kByte);
       Rng rng(3, Purpose::synthetic, static_cast<uint64_t>(i));
       for (int64_t k = 0; k < image.numel(); ++k)
@@ -47,10 +48,6 @@ struct CachedRun {
   }
 };
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("runs with a cache have the rows of a run without it") {
@@ -73,7 +70,7 @@ TEST_CASE("runs with a cache have the rows of a run without it") {
     const std::string second = f.train(name("second"), ranks, in_folder);
     CHECK(repeatable_rows(f.dir / name("second")) == rows);
     CHECK(contains(second, fmt::format("[input] cache: {} images in '{}' from earlier runs",
-                                       kImages, f.dir / "kept")));
+                                       kCachedImages, f.dir / "kept")));
     CHECK(contains(second, "; 100% of the first pass came from it"));
   }
 }

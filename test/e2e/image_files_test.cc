@@ -11,10 +11,10 @@ namespace bv::test {
 namespace {
 
 // An image folder with JPEG and WebP files, some of them turned, and a config that trains on it.
-struct Photos {
+struct MixedPhotos {
   TempFolder dir;
 
-  Photos() {
+  MixedPhotos() {
     const std::string webp = webp_of(at::full({8, 8, 3}, 9, at::kByte), true);
     for (const char* folder : {"train/cat", "train/dog", "val/cat", "val/dog"}) {
       const std::string path = fmt::format("{}/f/{}/", dir.path(), folder);
@@ -57,7 +57,7 @@ struct Photos {
 }  // namespace
 
 TEST_CASE("a dry run warns of a cache for which this host has too little memory") {
-  const Photos photos;
+  const MixedPhotos photos;
   photos.write_config("decode");
   const std::string warnings = photos.warnings({"--config", photos.dir / "c.yaml", "--dry-run",
                                                 "--set", "input.cache={in: memory, gib: 1000000}"});
@@ -66,7 +66,7 @@ TEST_CASE("a dry run warns of a cache for which this host has too little memory"
 }
 
 TEST_CASE("a workdir in the folder of the images is refused, and nothing is written there") {
-  const Photos photos;
+  const MixedPhotos photos;
   photos.write_config("decode");
   const std::string out = photos.dir / "f/out";
   std::vector<std::string> args = {"--config", photos.dir / "c.yaml", "--workdir", out};
@@ -82,7 +82,7 @@ TEST_CASE("a workdir in the folder of the images is refused, and nothing is writ
 }
 
 TEST_CASE("a run and a prediction say once for each data set what they ignore") {
-  const Photos photos;
+  const MixedPhotos photos;
   const std::string train = "c.yaml:11:9: warning: input.data: train: ";
   const std::string val = "c.yaml:17:11: warning: evals.test.data: val: ";
   const std::string turned =

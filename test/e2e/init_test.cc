@@ -31,8 +31,8 @@ Finished succeed(const std::vector<std::string>& args) {
 }
 
 // Trains the unedited file for a few steps and returns the last row of metrics.
-TextRow train(const std::string& config, const std::string& steps = "6",
-              std::vector<std::string> more = {}) {
+TextRow train_few_steps(const std::string& config, const std::string& steps = "6",
+                        std::vector<std::string> more = {}) {
   more.insert(more.begin(),
               {"--config", config, "--workdir", "out/" + config, "--set", "total_steps=" + steps});
   const Finished finished = succeed(more);
@@ -62,7 +62,7 @@ TEST_CASE("init writes a config for class folders, and never overwrites one") {
   CHECK(again.out.empty());
   CHECK(again.err == "photos.yaml: error: exists already; name another --output\n");
 
-  CHECK(train("photos.yaml", "2").contains("val/prec@1"));
+  CHECK(train_few_steps("photos.yaml", "2").contains("val/prec@1"));
 }
 
 TEST_CASE("init --json says what was found; training skips broken files and learns") {
@@ -100,21 +100,21 @@ TEST_CASE("init knows IDX, CIFAR and npz files, and their configs train") {
   write_idx("digits", "train", 60);
   write_idx("digits", "t10k", 12);
   succeed({"init", "digits"});
-  CHECK(train("digits.yaml").contains("test/prec@1"));
+  CHECK(train_few_steps("digits.yaml").contains("test/prec@1"));
   write_cifar10("cifar", 8);
   succeed({"init", "cifar"});
-  CHECK(train("cifar.yaml", "2").contains("test/prec@1"));
+  CHECK(train_few_steps("cifar.yaml", "2").contains("test/prec@1"));
   std::filesystem::create_directory("arrays");
   write_npz("arrays/all.npz", sorted_arrays(4, 25));
   succeed({"init", "arrays"});
-  CHECK(train("arrays.yaml").contains("val/prec@1"));
+  CHECK(train_few_steps("arrays.yaml").contains("val/prec@1"));
 }
 
 TEST_CASE("init --from fine-tunes the model of a workdir or of an exported file") {
   const WorkingFolder dir;
   write_idx("old", "train", 60);
   succeed({"init", "old"});
-  train("old.yaml", "3");
+  train_few_steps("old.yaml", "3");
   succeed({"export", "--workdir", "out/old.yaml", "--output", "m.safetensors"});
   write_class("new", "a", 12, 20, 20, 20);
   write_class("new", "b", 12, 200, 20, 20);
@@ -122,7 +122,7 @@ TEST_CASE("init --from fine-tunes the model of a workdir or of an exported file"
     const std::string output = from == "m.safetensors" ? "file.yaml" : "run.yaml";
     succeed({"init", "new", "--from", from, "--output", output});
     CHECK(contains(read_text(output), "model_init: " + from + "\n"));
-    CHECK(train(output, "3").contains("val/prec@1"));
+    CHECK(train_few_steps(output, "3").contains("val/prec@1"));
   }
   const Finished none = run({"init", "new", "--from", "none.npz"});
   CHECK(none.code == 2);
@@ -137,17 +137,17 @@ TEST_CASE("init --from scales the values of the new data to the range of the old
   const Finished finished = succeed({"init", "floats"});
   CHECK(contains(finished.out, "200 epochs, 2,000 steps of 32 images."));
   CHECK(count(read_text("floats.yaml"), "value_range(-1, 1, 0, 1)|") == 2);
-  train("floats.yaml", "3");
+  train_few_steps("floats.yaml", "3");
 
   write_class("photos", "a", 12, 20, 20, 20);
   write_class("photos", "b", 12, 200, 20, 20);
   succeed({"init", "photos", "--from", "out/floats.yaml"});
   CHECK(count(read_text("photos.yaml"), "|value_range(-1, 1)|") == 2);
-  train("photos.yaml", "3");
+  train_few_steps("photos.yaml", "3");
 
   succeed({"init", "floats", "--from", "out/photos.yaml", "--output", "back.yaml"});
   CHECK(count(read_text("back.yaml"), "value_range(-1, 1, 0, 1)|") == 2);
-  CHECK(train("back.yaml", "3").contains("val/prec@1"));
+  CHECK(train_few_steps("back.yaml", "3").contains("val/prec@1"));
 }
 
 TEST_CASE("init refuses what it cannot use in one line, and writes nothing") {

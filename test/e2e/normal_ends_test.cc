@@ -26,7 +26,7 @@ constexpr int kMostRanks = 8;
 constexpr double kMostRatio = 4;
 
 // Two steps with a checkpoint, an evaluation and a report, so that all threads of a run are in use.
-const char* const kConfig = R"(
+const char* const kNormalEndConfig = R"(
 num_classes: 10
 total_steps: 2
 precision: float32
@@ -156,7 +156,7 @@ End end_of_run(int ranks, bool launched, const std::string& config, const std::s
 // times.
 void check_ends(int times) {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kNormalEndConfig);
   std::string table;
   double longest = 0;
   for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
@@ -194,7 +194,7 @@ TEST_CASE("200 normal ends of 1 to 8 ranks", "[.][ends]") { check_ends(200 / kMo
 // All ranks come to their end without a step.
 TEST_CASE("a run that has already finished ends at once on all ranks") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kNormalEndConfig);
   for (int i = 0; i < 2; ++i) {
     const End end = end_of_run(4, true, dir / "c.yaml", dir / "w");
     INFO(end.text);

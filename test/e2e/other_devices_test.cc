@@ -2,11 +2,12 @@
 // another device.
 #include "test/e2e/bad_input.h"
 #include "test/support/sockets.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kOtherDevicesConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 4
@@ -27,10 +28,10 @@ lr: 0.003
 // LibTorch's and bvtrain's kernels then use no vector instructions beyond those of every CPU.
 const std::pair<std::string, std::string> kBaseline = {"ATEN_CPU_CAPABILITY", "default"};
 
-struct Fixture {
+struct OtherDevicesRun {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  Fixture() { write(config, kConfig); }
+  OtherDevicesRun() { write(config, kOtherDevicesConfig); }
   std::vector<std::string> args(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"--config", config, "--workdir", dir / "w"};
     all.insert(all.end(), more.begin(), more.end());
@@ -59,14 +60,10 @@ bool has_vectors() {
 #endif
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("ranks whose precision differs are refused") {
-  const Fixture f;
+  const OtherDevicesRun f;
   const int port = free_port();
   const auto first = f.rank("0", port, {"--set", "precision=float32"}, /*baseline=*/false);
   const auto second = f.rank("1", port, {"--set", "precision=bf16"}, /*baseline=*/false);
@@ -79,7 +76,7 @@ TEST_CASE("ranks whose precision differs are refused") {
 
 TEST_CASE("a warning names ranks that round differently, and a resumed run says it is elsewhere") {
   if (!has_vectors()) return;
-  const Fixture f;
+  const OtherDevicesRun f;
   const int port = free_port();
   const auto first = f.rank("0", port, {}, /*baseline=*/false);
   const auto second = f.rank("1", port, {}, /*baseline=*/true);

@@ -11,9 +11,9 @@
 namespace bv::test {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
-constexpr int kImages = 12;
+constexpr int kAnimalImages = 12;
 
 // The class of image i in the CSV file.
 std::string breed(int i) { return i % 2 == 0 ? "cat" : "dog"; }
@@ -32,7 +32,7 @@ struct Animals {
 
   Animals() {
     std::string rows = "image,breed,kind,tags,age,size,first,second\n";
-    for (int i = 0; i < kImages; ++i) {
+    for (int i = 0; i < kAnimalImages; ++i) {
       dir.write(fmt::format("{}.jpg", i), plain_jpeg(8, 8, 20 * i));
       rows += fmt::format("{}.jpg,{},{},{},{},{},{},{}\n", i, breed(i), kind(i), tags(i), age(i),
                           size(i), share(i), 1 - share(i));
@@ -72,16 +72,16 @@ evals: {{val: {{{2}, data: {0}, pp_fn: {1}, batch_size: 4, log_steps: 3}}}}
     REQUIRE(finished.code == 0);
     return finished;
   }
-  std::vector<Json> predicted(std::vector<std::string> more = {}) const {
+  std::vector<json> predicted(std::vector<std::string> more = {}) const {
     more.insert(more.end(), {"--output", "-"});
-    std::vector<Json> lines;
+    std::vector<json> lines;
     for (const std::string& line : split(predict(more).out, '\n'))
-      if (!line.empty()) lines.push_back(Json::parse(line));
+      if (!line.empty()) lines.push_back(json::parse(line));
     return lines;
   }
   // The number of images that the evaluator counted as correct.
   int64_t right(const std::string& metric) const {
-    return std::llround(std::stod(metric_rows(workdir).back().at(metric)) * kImages);
+    return std::llround(std::stod(metric_rows(workdir).back().at(metric)) * kAnimalImages);
   }
 };
 
@@ -97,9 +97,9 @@ TEST_CASE("predict --eval leaves out what the evaluator's quarantine leaves out"
   const std::string quarantine = "quarantine: " + (animals.dir / "list.jsonl");
   animals.train("label: breed", R"(onehot(2, key="label", key_result="labels")|)", kOneClass,
                 std::string(kClassification) + ", " + quarantine);
-  const std::vector<Json> lines = animals.predicted();
-  REQUIRE(lines.size() == kImages - 1);
-  for (const Json& line : lines) {
+  const std::vector<json> lines = animals.predicted();
+  REQUIRE(lines.size() == kAnimalImages - 1);
+  for (const json& line : lines) {
     CHECK_FALSE(line.contains("error"));
     CHECK_FALSE(line.at("file").get<std::string>().ends_with(":7"));
   }
@@ -113,9 +113,9 @@ TEST_CASE("predict --eval shows the labels that pp makes, from whatever feature"
   const Animals animals;
   animals.train("label: breed", R"(onehot(2, key="kind", key_result="labels")|)", kOneClass,
                 kClassification);
-  const auto check = [&](const std::vector<Json>& lines) {
-    REQUIRE(lines.size() == kImages);
-    for (int i = 0; i < kImages; ++i) CHECK(lines[i].at("label").at("index") == kind(i));
+  const auto check = [&](const std::vector<json>& lines) {
+    REQUIRE(lines.size() == kAnimalImages);
+    for (int i = 0; i < kAnimalImages; ++i) CHECK(lines[i].at("label").at("index") == kind(i));
   };
   check(animals.predicted());
   check(animals.predicted({"--pp", "decode|value_range(-1, 1)|keep(\"image\")"}));
@@ -123,7 +123,7 @@ TEST_CASE("predict --eval shows the labels that pp makes, from whatever feature"
                  fmt::format("\n{} of 12 are right\n", animals.right("val/prec@1"))));
   // The image is made from another feature, too.
   std::string rows;
-  for (int i = 0; i < kImages; ++i)
+  for (int i = 0; i < kAnimalImages; ++i)
     rows += fmt::format("{{\"photo\": \"{}.jpg\", \"kind\": {}}}\n", i, kind(i));
   const std::string file = animals.dir.write("m.jsonl", rows);
   check(animals.predicted(
@@ -136,11 +136,11 @@ TEST_CASE("predict --eval shows several classes next to the predicted ones") {
   animals.train("label: tags, multilabel: true", "",
                 "num_classes: 3\nloss: sigmoid_xent\ntask_kw: {multilabel: true}\n",
                 "type: class_metrics, multilabel: true, threshold: 0.45, metrics: [accuracy]");
-  const std::vector<Json> lines = animals.predicted();
-  REQUIRE(lines.size() == kImages);
-  for (int i = 0; i < kImages; ++i) {
+  const std::vector<json> lines = animals.predicted();
+  REQUIRE(lines.size() == kAnimalImages);
+  for (int i = 0; i < kAnimalImages; ++i) {
     std::string names;
-    for (const Json& label : lines[i].at("labels"))
+    for (const json& label : lines[i].at("labels"))
       names += (names.empty() ? "" : ";") + label.at("class").get<std::string>();
     CHECK(names == tags(i));
     CHECK_FALSE(lines[i].contains("label"));
@@ -157,10 +157,10 @@ TEST_CASE("predict --eval shows several classes next to the predicted ones") {
 TEST_CASE("predict --eval shows the right numbers next to the predicted ones") {
   const Animals animals;
   animals.train("label: [age, size]", "", "num_classes: 2\ntask: regress\n", "type: regression");
-  const std::vector<Json> lines = animals.predicted();
-  REQUIRE(lines.size() == kImages);
-  for (int i = 0; i < kImages; ++i) {
-    CHECK(lines[i].at("labels") == Json::array({age(i), size(i)}));
+  const std::vector<json> lines = animals.predicted();
+  REQUIRE(lines.size() == kAnimalImages);
+  for (int i = 0; i < kAnimalImages; ++i) {
+    CHECK(lines[i].at("labels") == json::array({age(i), size(i)}));
     CHECK(lines[i].at("values").size() == 2);
   }
   const std::string csv = animals.predict({"--output", "-", "--format", "csv"}).out;
@@ -176,9 +176,9 @@ TEST_CASE("predict --eval shows the class with the largest share of soft labels"
   const Animals animals;
   animals.train("label: [first, second]", "", kOneClass,
                 "type: class_metrics, soft_labels: true, metrics: [accuracy]");
-  const std::vector<Json> lines = animals.predicted();
-  REQUIRE(lines.size() == kImages);
-  for (int i = 0; i < kImages; ++i)
+  const std::vector<json> lines = animals.predicted();
+  REQUIRE(lines.size() == kAnimalImages);
+  for (int i = 0; i < kAnimalImages; ++i)
     CHECK(lines[i].at("label").at("index") == (share(i) > 0.5 ? 0 : 1));
   CHECK(contains(animals.predict().out,
                  fmt::format("\n{} of 12 are right\n", animals.right("val/accuracy"))));

@@ -24,7 +24,7 @@
 namespace bv::test {
 namespace {
 
-constexpr const char* kConfig = R"(
+constexpr const char* kJpegConfig = R"(
 num_classes: 3
 total_steps: 3
 precision: auto
@@ -51,15 +51,15 @@ void write_jpeg(const std::string& file, int grey, int64_t side = 9) {
 
 // A model that was trained on three classes of JPEG files, its export, and some files to predict:
 // three images, then `broken.jpg`, which is cut off, and `empty.jpg`.
-struct Trained {
+struct TrainedOnJpegs {
   TempFolder dir;
   const std::vector<std::string> images = {dir / "new/a.jpg", dir / "new/b.jpg", dir / "new/c.jpg"};
 
-  Trained() {
+  TrainedOnJpegs() {
     const std::vector<std::string> classes = {"ant", "bee, \"big\"", "cat"};
     for (int i = 0; i < 12; ++i)
       write_jpeg(dir / "data/" + classes[i % 3] + "/" + std::to_string(i) + ".jpg", 20 * i);
-    write(dir / "c.yaml", replace_all(kConfig, "DATA", dir / "data"));
+    write(dir / "c.yaml", replace_all(kJpegConfig, "DATA", dir / "data"));
     succeed({"--config", dir / "c.yaml", "--workdir", dir / "w"});
     succeed({"export", "--workdir", dir / "w", "--output", dir / "m.safetensors"});
     for (size_t i = 0; i < images.size(); ++i) write_jpeg(images[i], 100 * static_cast<int>(i));
@@ -101,16 +101,10 @@ std::vector<nlohmann::json> json_rows(const std::string& text) {
   return rows;
 }
 
-// Returns the last line of a log, without its stamp.
-std::string last_line(const std::string& log) {
-  const std::string line = split(trim(log), '\n').back();
-  return line.substr(std::min(line.size(), std::string("W1121 09:30:01 ").size()));
-}
-
 }  // namespace
 
 TEST_CASE("an exported file predicts the same bits as its run, alone and in every format") {
-  const Trained t;
+  const TrainedOnJpegs t;
   const auto logits = [&](std::vector<std::string> args) {
     args.insert(args.begin(), "predict");
     args.insert(args.end(), t.images.begin(), t.images.end());
@@ -176,7 +170,7 @@ TEST_CASE("an exported file predicts the same bits as its run, alone and in ever
 }
 
 TEST_CASE("images that cannot be read are skipped, listed and counted") {
-  const Trained t;
+  const TrainedOnJpegs t;
   const std::string broken = t.dir / "new/broken.jpg", empty = t.dir / "new/empty.jpg";
   const Finished lines = t.predict({"--input", t.dir / "new", "--output", t.dir / "p.jsonl"});
   CHECK(lines.code == 0);
@@ -236,7 +230,7 @@ TEST_CASE("images that cannot be read are skipped, listed and counted") {
 }
 
 TEST_CASE("predictions go to a table, JSON lines, CSV, an npz and standard output") {
-  const Trained t;
+  const TrainedOnJpegs t;
   const std::string a = t.images[0], b = t.images[1];
   const Finished table = t.predict({a, b, "--top", "2"});
   CHECK(table.code == 0);
@@ -284,7 +278,7 @@ assert all(name.startswith("params/") for name in weights)
 }
 
 TEST_CASE("images may be listed on standard input, and their number does not cost memory") {
-  const Trained t;
+  const TrainedOnJpegs t;
   const Finished two = t.predict_list(t.images[0] + "\n" + t.images[1] + "\n", "--output -");
   CHECK(two.code == 0);
   CHECK(two.out == t.predict({t.images[0], t.images[1], "--output", "-"}).out);
@@ -317,7 +311,7 @@ TEST_CASE("images may be listed on standard input, and their number does not cos
 }
 
 TEST_CASE("predict refuses weights files that do not tell their model, by exact messages") {
-  const Trained t;
+  const TrainedOnJpegs t;
   const std::string image = t.images[0];
   const auto refused = [&](const std::string& file, const std::vector<std::string>& more = {}) {
     std::vector<std::string> args = {"predict", "--weights", t.dir / file, image};

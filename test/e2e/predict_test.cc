@@ -16,9 +16,9 @@
 namespace bv::test {
 namespace {
 
-struct Trained {
+struct TrainedOnDigits {
   TempFolder dir;
-  Trained() {
+  TrainedOnDigits() {
     const Finished finished = run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir",
                                    dir / "w", "--set", "total_epochs=2"});
     INFO(finished.err);
@@ -44,7 +44,7 @@ struct Trained {
 }  // namespace
 
 TEST_CASE("images with another scale than those of the training are predicted with a warning") {
-  const Trained t;
+  const TrainedOnDigits t;
   const auto predicted = [&](const std::vector<std::string>& more) {
     std::vector<std::string> args = {"--workdir", t.dir / "w", "--output", t.dir / "p.csv"};
     args.insert(args.end(), more.begin(), more.end());
@@ -70,7 +70,7 @@ TEST_CASE("images with another scale than those of the training are predicted wi
 }
 
 TEST_CASE("predictions of a run are those of its evaluation") {
-  const Trained t;
+  const TrainedOnDigits t;
   const std::string images = t.test_images();
   const Finished finished =
       t.predict({"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "p.npz",

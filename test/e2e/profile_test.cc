@@ -11,7 +11,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kProfiledConfig = R"(
 num_classes: 10
 total_steps: 6
 precision: float32
@@ -70,7 +70,7 @@ std::vector<Span> all(const Spans& spans, const std::string& name) {
 
 TEST_CASE("profile: each rank writes where its steps' time went") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kProfiledConfig);
   const Finished finished =
       run({"--config", dir / "c.yaml", "--workdir", dir / "w", "--devices", "cpu:2"});
   INFO(finished.err);
@@ -110,7 +110,7 @@ TEST_CASE("profile: each rank writes where its steps' time went") {
 
 TEST_CASE("profile: without a group; off without the key; removed by --cleanup") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kProfiledConfig);
   const Finished one = run({"--config", dir / "c.yaml", "--workdir", dir / "one"});
   INFO(one.err);
   REQUIRE(one.code == 0);
@@ -125,7 +125,7 @@ TEST_CASE("profile: without a group; off without the key; removed by --cleanup")
   CHECK(off.err.find("profile:") == std::string::npos);
 
   // A run that resumes after the profiled steps says so.
-  write(dir / "c.yaml", replaced(kConfig, "total_steps: 6", "total_steps: 8"));
+  write(dir / "c.yaml", replaced(kProfiledConfig, "total_steps: 6", "total_steps: 8"));
   const Finished on =
       run({"--config", dir / "c.yaml", "--workdir", dir / "off", "--accept-changes"});
   REQUIRE(on.code == 0);
@@ -141,7 +141,7 @@ TEST_CASE("profile: without a group; off without the key; removed by --cleanup")
 TEST_CASE("profile: impossible values are refused") {
   Bad bad;
   const auto with = [&](const std::string& value) {
-    return bad.line(replaced(kConfig, "{first_step: 3, steps: 2}", value));
+    return bad.line(replaced(kProfiledConfig, "{first_step: 3, steps: 2}", value));
   };
   CHECK(with("{first_step: 0}") ==
         "c.yaml:17:23: error: profile.first_step: steps count from 1, got 0\n");

@@ -15,7 +15,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kRankFaultsConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 40
@@ -40,10 +40,10 @@ Environment quick(Environment more) {
   return more;
 }
 
-struct Fixture {
+struct RankFaultRuns {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  Fixture() { write(config, kConfig); }
+  RankFaultRuns() { write(config, kRankFaultsConfig); }
   std::vector<std::string> args(const std::string& workdir,
                                 const std::vector<std::string>& more) const {
     std::vector<std::string> all = {"--config", config, "--workdir", dir / workdir};
@@ -62,7 +62,7 @@ std::string lines_with(const std::string& text, const std::string& start) {
 
 // Returns the number of sockets of a run in the middle of its steps, and of the processes it
 // started.
-size_t sockets_while_training(const Fixture& f, const std::string& workdir,
+size_t sockets_while_training(const RankFaultRuns& f, const std::string& workdir,
                               const std::vector<std::string>& more,
                               const Environment& environment = {}) {
   std::vector<std::string> args = f.args(workdir, more);
@@ -85,7 +85,7 @@ size_t sockets_while_training(const Fixture& f, const std::string& workdir,
 }  // namespace
 
 TEST_CASE("a run of one process opens no socket; one of two does") {
-  const Fixture f;
+  const RankFaultRuns f;
   CHECK(sockets_while_training(f, "plain", {}) == 0);
   CHECK(sockets_while_training(f, "one", {"--devices", "cpu:1"}) == 0);
   const Environment torchrun = {
@@ -96,7 +96,7 @@ TEST_CASE("a run of one process opens no socket; one of two does") {
 }
 
 TEST_CASE("a run whose ranks do not all join ends with code 7 and names them") {
-  const Fixture f;
+  const RankFaultRuns f;
   const std::string port = std::to_string(free_port()), at = "127.0.0.1:" + port;
   const Environment short_start = {{"BVTRAIN_STARTUP_TIMEOUT", "1.5"}};
   const auto node = [&](const char* rank) {
@@ -132,7 +132,7 @@ TEST_CASE("a run whose ranks do not all join ends with code 7 and names them") {
 }
 
 TEST_CASE("a rank that is alive but stuck ends the run after the step time-out, and is named") {
-  const Fixture f;
+  const RankFaultRuns f;
   Child child(f.args("w", {"--devices", "cpu:3"}),
               quick({{"BVTRAIN_SLEEP_AT", "step.rank2:31:1000"}, {"BVTRAIN_STEP_TIMEOUT", "2"}}));
   const Finished finished = child.wait();
@@ -156,7 +156,7 @@ TEST_CASE("a rank that is alive but stuck ends the run after the step time-out, 
 }
 
 TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothing of it is saved") {
-  const Fixture f;
+  const RankFaultRuns f;
   const Environment flip = {{"BVTRAIN_FLIP_AT", "step.rank1:12"}};
   const Finished odd = run(f.args("w", {"--devices", "cpu:3"}), flip);
   INFO(odd.err);
@@ -196,7 +196,7 @@ TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothin
 }
 
 TEST_CASE("a slow rank gives one warning with its ratio, and the run continues") {
-  const Fixture f;
+  const RankFaultRuns f;
   Child child(f.args("w", {"--devices", "cpu:3", "--set", "total_steps=60"}),
               quick({{"BVTRAIN_SLEEP_AT", "step.rank1:1+:0.1"}}));
   const Finished finished = child.wait();
@@ -217,7 +217,7 @@ TEST_CASE("a slow rank gives one warning with its ratio, and the run continues")
 
 // On the store's port, and on those where Gloo waits for the other ranks.
 TEST_CASE("garbage on a run's ports neither ends nor changes it") {
-  const Fixture f;
+  const RankFaultRuns f;
   REQUIRE(run(f.args("calm", {"--devices", "cpu:2"})).code == 0);
   const int store = free_port();
   Child child(

@@ -12,12 +12,12 @@
 namespace bv::test {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 // Translates the reference's config to bvtrain's keys. The data are the rows of an npz file, in
 // order.
-Json translate(Json config, const std::string& folder) {
-  const auto fix_data = [&](Json& data) {
+json translate(json config, const std::string& folder) {
+  const auto fix_data = [&](json& data) {
     data["name"] = "npz";
     data["fname"] = folder + "/" + data.at("fname").get<std::string>();
   };
@@ -36,9 +36,9 @@ double tolerance(const std::string& name, const std::string& run) {
   return 1e-4;
 }
 
-void check_rows(const Json& expected, const std::vector<TextRow>& rows, const std::string& run) {
-  std::map<int64_t, Json> by_step;
-  for (const Json& row : expected)
+void check_rows(const json& expected, const std::vector<TextRow>& rows, const std::string& run) {
+  std::map<int64_t, json> by_step;
+  for (const json& row : expected)
     by_step[row.at("step").get<int64_t>()] = row;  // the reference writes the last row twice
   std::map<int64_t, TextRow> ours;
   for (const TextRow& row : rows) ours[std::stoll(row.at("step"))] = row;
@@ -64,7 +64,7 @@ void check_run(const std::string& name, const std::vector<std::string>& more = {
   const std::string file = golden_file("train/" + name + ".json");
   if (file.empty()) return;
   const std::string folder = file.substr(0, file.rfind('/'));
-  const Json golden = Json::parse(read_file(file));
+  const json golden = json::parse(read_file(file));
   TempFolder dir;
   write(dir / "c.yaml", translate(golden.at("config"), folder).dump(1));
   std::vector<std::string> args = {"--config", dir / "c.yaml", "--workdir", dir / "out"};

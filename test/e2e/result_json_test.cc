@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-const char* const kConfig = R"(
+const char* const kResultConfig = R"(
 num_classes: 10
 seed: 7
 total_steps: 12
@@ -36,10 +36,10 @@ evals:
          loss_name: softmax_xent, log_steps: 2}
 )";
 
-struct Fixture {
+struct ResultRun {
   TempFolder dir;
   std::string out = dir / "out", file = out + "/result.json";
-  Fixture() { write(dir / "c.yaml", kConfig); }
+  ResultRun() { write(dir / "c.yaml", kResultConfig); }
   std::vector<std::string> args(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"--config", dir / "c.yaml", "--workdir", out};
     all.insert(all.end(), more.begin(), more.end());
@@ -63,7 +63,7 @@ json best_in_rows(const std::string& workdir, const std::string& name, bool up) 
 }  // namespace
 
 TEST_CASE("result.json of a finished run; a second start of it leaves the file as it is") {
-  const Fixture f;
+  const ResultRun f;
   const Finished finished = run(f.args());
   INFO(finished.err);
   REQUIRE(finished.code == 0);
@@ -104,7 +104,7 @@ TEST_CASE("result.json of a finished run; a second start of it leaves the file a
   CHECK(read_file(f.file) == before);
 
   // The same run with its keys in another order and a value from the command line.
-  std::string config = kConfig;
+  std::string config = kResultConfig;
   config.erase(config.find("seed: 7\n"), 8);
   write(f.dir / "d.yaml", config);
   const Finished same =
@@ -117,7 +117,7 @@ TEST_CASE("result.json of a finished run; a second start of it leaves the file a
 }
 
 TEST_CASE("result.json of a stopped run is gone while the run continues, and after kill -9") {
-  const Fixture f;
+  const ResultRun f;
   const std::vector<std::string> args = f.args({"--set", "total_steps=1000000"});
   Child first(args);
   REQUIRE(wait_for_file(f.out + "/ckpt/step-4"));
@@ -161,7 +161,7 @@ TEST_CASE("result.json of a stopped run is gone while the run continues, and aft
 }
 
 TEST_CASE("result.json of a run that diverged, and of one whose disk is full") {
-  const Fixture f;
+  const ResultRun f;
   const Finished diverged =
       run(f.args({"--set", "lr=1e30", "--set", "optax_name=sgd", "--set", "evals=null"}));
   INFO(diverged.err);
@@ -196,7 +196,7 @@ TEST_CASE("result.json of a run that diverged, and of one whose disk is full") {
 }
 
 TEST_CASE("several ranks write one result.json") {
-  const Fixture f;
+  const ResultRun f;
   const Finished finished = run(f.args({"--devices", "cpu:2"}));
   INFO(finished.err);
   REQUIRE(finished.code == 0);

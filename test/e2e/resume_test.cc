@@ -18,7 +18,7 @@ namespace bv::test {
 namespace {
 
 // Dropout, mixup, augmentation, averaged weights, an evaluator between checkpoints.
-const char* const kConfig = R"(
+const char* const kResumedConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 20
@@ -62,7 +62,7 @@ State final_state(const std::string& workdir) {
   return {copies, repeatable_rows(workdir)};
 }
 
-void check_same(const State& a, const State& b) {
+void check_same_results(const State& a, const State& b) {
   REQUIRE(a.tensors.size() == b.tensors.size());
   for (const auto& [name, value] : a.tensors) {
     INFO(name);
@@ -75,10 +75,10 @@ void check_same(const State& a, const State& b) {
   CHECK(a.rows == b.rows);
 }
 
-struct Fixture {
+struct ResumedRuns {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  Fixture() { write(config, kConfig); }
+  ResumedRuns() { write(config, kResumedConfig); }
   std::vector<std::string> args(const std::string& workdir) const {
     return {"--config", config, "--workdir", dir / workdir};
   }
@@ -99,7 +99,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("20 steps equal 10, kill -9, 10") {
-  Fixture f;
+  ResumedRuns f;
   // The process dies right after it commits the checkpoint of step 10 (the third, after 1 and 5),
   // before the evaluators and the row of that step.
   const Finished killed = run(f.args("cut"), {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:3"}});
@@ -107,11 +107,11 @@ TEST_CASE("20 steps equal 10, kill -9, 10") {
   const Finished resumed = run(f.args("cut"));
   INFO(resumed.err);
   REQUIRE(resumed.code == 0);
-  check_same(f.reference(), final_state(f.dir / "cut"));
+  check_same_results(f.reference(), final_state(f.dir / "cut"));
 }
 
 TEST_CASE("an evaluator due by the clock runs after a kill between checkpoint and evaluator") {
-  Fixture f;
+  ResumedRuns f;
   for (const std::string devices : {"cpu", "cpu:2"}) {
     INFO(devices);
     // The evaluator is due at every step but the first, and once before the first step: that of
@@ -145,7 +145,7 @@ TEST_CASE("an evaluator due by the clock runs after a kill between checkpoint an
 }
 
 TEST_CASE("kill -9 at random moments, again and again, changes nothing") {
-  Fixture f;
+  ResumedRuns f;
   const auto start = std::chrono::steady_clock::now();
   const State& whole = f.reference();
   // The time that a run takes. If no kill came before the end, the next attempt halves it.
@@ -172,11 +172,11 @@ TEST_CASE("kill -9 at random moments, again and again, changes nothing") {
   INFO(last.err);
   REQUIRE(last.code == 0);
   INFO(kills << " kills");
-  check_same(whole, final_state(f.dir / "cut"));
+  check_same_results(whole, final_state(f.dir / "cut"));
 }
 
 TEST_CASE("SIGTERM, SIGINT and SIGUSR1 leave a committed checkpoint and the documented code") {
-  Fixture f;
+  ResumedRuns f;
   for (const auto& [signal, code] : {std::pair{SIGTERM, 143}, {SIGINT, 130}, {SIGUSR1, 75}}) {
     const std::string name = "cut" + std::to_string(signal);
     auto args = f.args(name);
@@ -195,7 +195,7 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 leave a committed checkpoint and the docu
 }
 
 TEST_CASE("a finished run ends at once with exit 0; with more total_steps it continues") {
-  Fixture f;
+  ResumedRuns f;
   const State& whole = f.reference();
   const Finished again = run(f.args("whole"));
   CHECK(again.code == 0);
@@ -210,14 +210,14 @@ TEST_CASE("a finished run ends at once with exit 0; with more total_steps it con
 }
 
 TEST_CASE("the number of loader threads changes nothing") {
-  Fixture f;
+  ResumedRuns f;
   for (const char* threads : {"1", "8"}) {
     auto args = f.args(std::string("t") + threads);
     args.insert(args.end(), {"--set", std::string("input.threads=") + threads});
     const Finished finished = run(args);
     INFO(finished.err);
     REQUIRE(finished.code == 0);
-    check_same(f.reference(), final_state(f.dir / (std::string("t") + threads)));
+    check_same_results(f.reference(), final_state(f.dir / (std::string("t") + threads)));
   }
 }
 

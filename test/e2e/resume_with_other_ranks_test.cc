@@ -11,7 +11,7 @@ namespace bv::test {
 namespace {
 
 constexpr int kBatch = 16;
-const char* const kConfig = R"(
+const char* const kOtherRanksConfig = R"(
 num_classes: 10
 precision: float32
 input:
@@ -26,9 +26,9 @@ lr: 0.003
 log_training_steps: 1
 )";
 
-struct Fixture {
+struct OtherRanksRun {
   TempFolder dir;
-  Fixture() { write(dir / "c.yaml", kConfig); }
+  OtherRanksRun() { write(dir / "c.yaml", kOtherRanksConfig); }
   // By default each process has one compute thread.
   Finished train(int ranks, int steps, const std::vector<std::string>& sets = {}) const {
     std::vector<std::string> args = {"--config",        dir / "c.yaml",
@@ -50,7 +50,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("core hours count all processes, those before the restart included") {
-  const Fixture f;
+  const OtherRanksRun f;
   const auto seconds = [&](const char* name) -> double {
     return Checkpointer::load(f.dir / "w").meta.at("chrono").at(name);
   };
@@ -77,7 +77,7 @@ TEST_CASE("core hours count all processes, those before the restart included") {
 TEST_CASE(
     "a run with the same number of processes keeps its compute threads, unless the config sets "
     "them") {
-  const Fixture f;
+  const OtherRanksRun f;
   f.train(1, 1, {"compute_threads=2"});
   CHECK(f.compute_threads() == 2);
   CHECK(f.train(1, 2).err.find("Computing with 2 threads, not 1, so that the run continues "

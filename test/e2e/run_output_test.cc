@@ -18,7 +18,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kRunOutputConfig = R"(
 num_classes: 10
 total_steps: 12
 input:
@@ -58,7 +58,7 @@ std::vector<int64_t> steps_of(const std::vector<TextRow>& rows) {
 
 TEST_CASE("a run's files") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kRunOutputConfig);
   const std::string out = dir / "out";
   const Finished finished =
       run({"--config", dir / "c.yaml", "--workdir", out, "--set", "model.dense=24"});
@@ -149,7 +149,7 @@ TEST_CASE("a run's files") {
 
 TEST_CASE("init_head_bias sets the first loss") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kRunOutputConfig);
   for (const char* bias : {"-2.0", "-6.0"}) {
     const std::string out = dir / bias;
     REQUIRE(run({"--config", dir / "c.yaml", "--workdir", out, "--set",
@@ -164,7 +164,7 @@ TEST_CASE("init_head_bias sets the first loss") {
 
 TEST_CASE("--dry-run checks and prints, and makes no workdir") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kRunOutputConfig);
   for (const char* flag : {"--dry-run", "--dry-run=full"}) {
     const Finished dry = run({"--config", dir / "c.yaml", "--workdir", dir / "out", flag});
     INFO(dry.err);
@@ -247,7 +247,7 @@ TEST_CASE("printing to a full disk is an error") {
 
 TEST_CASE("--cleanup removes the workdir after success; without a workdir nothing is written") {
   TempFolder dir;
-  write(dir / "c.yaml", kConfig);
+  write(dir / "c.yaml", kRunOutputConfig);
   CHECK(run({"--config", dir / "c.yaml", "--workdir", dir / "out", "--cleanup"}).code == 0);
   CHECK(!exists(dir / "out"));
   CHECK(run({"--config", dir / "c.yaml"}).code == 0);

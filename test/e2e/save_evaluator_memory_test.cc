@@ -10,7 +10,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kSavedTableConfig = R"(
 num_classes: 10
 total_steps: 1
 precision: float32
@@ -40,7 +40,7 @@ double most_of(int pid) {
 
 double most_with(const std::string& inputs) {
   TempFolder dir;
-  const std::string text = replaced(kConfig, "INPUTS", inputs);
+  const std::string text = replaced(kSavedTableConfig, "INPUTS", inputs);
   write(dir / "c.yaml", replaced(text, "OUT", dir / "out.npz"));
   Child child({"--config", dir / "c.yaml", "--devices", "cpu:4"});
   double most = 0;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const kConfig = R"(
+const char* const kShardedConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 6
@@ -60,10 +60,10 @@ const std::string kFsdp =
     "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.002)']]";
 const std::string kReplicate = "sharding_strategy=replicate";
 
-struct Fixture {
+struct ShardedRuns {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  Fixture() { write(config, kConfig); }
+  ShardedRuns() { write(config, kShardedConfig); }
   std::vector<std::string> args(const std::string& workdir, int ranks, const std::string& strategy,
                                 const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"--config",    config,      "--workdir",
@@ -87,7 +87,7 @@ struct Fixture {
 };
 
 // Sums over ranks and parts have another order, which changes a loss by about 1e-7 per step.
-void check_close(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
+void check_sharded_rows(const std::vector<TextRow>& a, const std::vector<TextRow>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     REQUIRE(a[i].size() == b[i].size());
@@ -134,24 +134,26 @@ std::vector<std::string> files_in(const std::string& folder) {
 
 TEST_CASE(
     "a sharded run has the rows of a replicated one, and any strategy reads its checkpoints") {
-  const Fixture f;
+  const ShardedRuns f;
   f.train("whole", 4, kReplicate);
   CHECK(files_in(f.dir / "whole/ckpt/step-3") ==
         std::vector<std::string>{"manifest.json", "state-00000-of-00001.safetensors"});
   for (const char* strategy : {"sharding_strategy=zero1", "sharding_strategy=zero2"}) {
     const std::string name = std::string(strategy).substr(18);
     f.train(name, 4, strategy);
-    check_close(repeatable_rows(f.dir / "whole"), repeatable_rows(f.dir / name));
+    check_sharded_rows(repeatable_rows(f.dir / "whole"), repeatable_rows(f.dir / name));
     check_state(f.dir / "whole", f.dir / name, /*exact=*/false);
   }
   f.train("fsdp", 4, kFsdp);
-  check_close(repeatable_rows(f.dir / "whole"), repeatable_rows(f.dir / "fsdp"));
+  check_sharded_rows(repeatable_rows(f.dir / "whole"), repeatable_rows(f.dir / "fsdp"));
   check_state(f.dir / "whole", f.dir / "fsdp", /*exact=*/false);
   CHECK(files_in(f.dir / "fsdp/ckpt") == std::vector<std::string>{"LAST", "step-3", "step-6"});
   CHECK(files_in(f.dir / "fsdp/ckpt/step-3").size() == 5);
 
   const std::vector<TextRow> rows = last_rows(f.dir / "whole");
-  const auto check = [&](const std::string& name) { check_close(rows, last_rows(f.dir / name)); };
+  const auto check = [&](const std::string& name) {
+    check_sharded_rows(rows, last_rows(f.dir / name));
+  };
   f.resume("fsdp4-1", "fsdp", 1, kReplicate);
   check("fsdp4-1");
   f.resume("fsdp4-2", "fsdp", 2, kFsdp);
@@ -167,7 +169,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a sharded run resumes with the same bits") {
-  const Fixture f;
+  const ShardedRuns f;
   f.train("whole", 4, kFsdp);
   f.train("parts", 4, kFsdp, {"--set", "total_steps=3"});
   f.train("parts", 4, kFsdp);
@@ -176,7 +178,7 @@ TEST_CASE("a sharded run resumes with the same bits") {
 }
 
 TEST_CASE("a kill -9 during a sharded save leaves a whole checkpoint") {
-  const Fixture f;
+  const ShardedRuns f;
   f.train("whole", 4, kFsdp);
   // At the save of step 6, after those of steps 1 and 3: first the writers of ranks above 0 die
   // before they report that they are done, then the writers of all ranks. Last, rank 0 dies when it
@@ -200,7 +202,7 @@ TEST_CASE("a kill -9 during a sharded save leaves a whole checkpoint") {
 TEST_CASE(
     "a broken piece is noticed and the checkpoint before it is used; export and predict read "
     "pieces") {
-  const Fixture f;
+  const ShardedRuns f;
   f.train("run", 2, kFsdp);
   const std::string step6 = f.dir / "run/ckpt/step-6/";
   const std::vector<std::string> exporting = {"export", "--workdir", f.dir / "run",  "--format",
@@ -238,7 +240,7 @@ TEST_CASE(
 }
 
 TEST_CASE("unsupported sharding is refused before anything is written") {
-  const Fixture f;
+  const ShardedRuns f;
   const Finished finished =
       run(f.args("out", 2, "sharding_strategy=[['.*', 'shard_dim(\"data\", 0)']]"));
   CHECK(finished.code == 2);

@@ -11,7 +11,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kShortScheduleConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 8
@@ -41,10 +41,10 @@ evals:
   tta: {<<: *test, tta: {mirror: true, shift: 1}}
 )";
 
-struct Fixture {
+struct ShortScheduleRuns {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  Fixture() { write(config, kConfig); }
+  ShortScheduleRuns() { write(config, kShortScheduleConfig); }
   Finished train(const std::string& workdir, std::vector<std::string> more = {},
                  const Environment& environment = {}) {
     std::vector<std::string> args = {"--config", config, "--workdir", dir / workdir};
@@ -59,7 +59,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a whitening layer is computed from the data, by each process alike, and resumed") {
-  Fixture f;
+  ShortScheduleRuns f;
   const Finished whole = f.train("whole");
   INFO(whole.err);
   REQUIRE(whole.code == 0);
@@ -88,7 +88,7 @@ TEST_CASE("a whitening layer is computed from the data, by each process alike, a
 }
 
 TEST_CASE("muon warns of a pattern without a kernel, and is refused where it has nothing to do") {
-  Fixture f;
+  ShortScheduleRuns f;
   const auto dry_run = [&](const std::string& patterns) {
     return run({"--config", f.config, "--dry-run", "--set", "optax={adam_for: " + patterns + "}"});
   };
@@ -105,7 +105,7 @@ TEST_CASE("muon warns of a pattern without a kernel, and is refused where it has
 }
 
 TEST_CASE("tta changes what an evaluator measures, and is refused where it cannot work") {
-  Fixture f;
+  ShortScheduleRuns f;
   REQUIRE(f.train("out").code == 0);
   const auto last = metric_rows(f.dir / "out").back();
   CHECK(last.at("test/loss") != last.at("tta/loss"));
@@ -117,7 +117,7 @@ TEST_CASE("tta changes what an evaluator measures, and is refused where it canno
         std::string::npos);
 
   const auto refusal = [&](const std::string& from, const std::string& to) {
-    write(f.config, replaced(kConfig, from, to));
+    write(f.config, replaced(kShortScheduleConfig, from, to));
     const Finished finished = run({"--config", f.config, "--dry-run"});
     CHECK(finished.code == 2);
     return replaced(finished.err, f.config, "c.yaml");

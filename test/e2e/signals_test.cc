@@ -21,7 +21,7 @@ namespace {
 constexpr std::pair<int, int> kCodes[] = {
     {SIGTERM, 143}, {SIGHUP, 143}, {SIGINT, 130}, {SIGUSR1, 75}};
 
-struct Fixture {
+struct SignalledRuns {
   TempFolder dir;
   std::string config = source_file("configs/digits_cnn.yaml");
   std::vector<std::string> args(const std::string& workdir,
@@ -47,7 +47,7 @@ Finished shell(const std::string& line) {
 }  // namespace
 
 TEST_CASE("bench ends at a signal, with the documented code") {
-  const Fixture f;
+  const SignalledRuns f;
   for (const auto& [signal, code] : kCodes) {
     Child child({"bench", "--config", f.config, "--seconds", "1000"});
     child.first_line();  // it measures
@@ -59,7 +59,7 @@ TEST_CASE("bench ends at a signal, with the documented code") {
 }
 
 TEST_CASE("predict ends at a signal and leaves no half-written file") {
-  const Fixture f;
+  const SignalledRuns f;
   f.train();
   write_npz(f.dir / "many.npz", {{"image", at::zeros({1'000'000, 8, 8, 1}, at::kByte)}});
   for (const auto& [signal, code] : kCodes) {
@@ -76,7 +76,7 @@ TEST_CASE("predict ends at a signal and leaves no half-written file") {
 
 // The libraries of a rank take a while to load. Before that is done it has no handlers.
 TEST_CASE("a signal while the ranks start ends the run with the documented code") {
-  const Fixture f;
+  const SignalledRuns f;
   for (const auto& [signal, code] : kCodes) {
     const std::string name = "w" + std::to_string(signal);
     Child child(f.args(name, {"--devices", "cpu:2", "--set", "total_steps=1000000"}));
@@ -92,7 +92,7 @@ TEST_CASE("a signal while the ranks start ends the run with the documented code"
 // A library whose constructor runs among those of LibTorch sends the signal.
 TEST_CASE("a signal before main() ends the program with the documented code") {
   if (kSanitized) return;  // the sanitizer's library has to be loaded first
-  const Fixture f;
+  const SignalledRuns f;
   write_file_atomically(f.dir / "early.c",
                         "#include <signal.h>\n#include <stdlib.h>\n"
                         "__attribute__((constructor)) static void early(void) {\n"
@@ -110,7 +110,7 @@ TEST_CASE("a signal before main() ends the program with the documented code") {
 }
 
 TEST_CASE("a SIGINT to every process of a run counts once, although the launcher passes it on") {
-  const Fixture f;
+  const SignalledRuns f;
   Child child(f.args("w", {"--devices", "cpu:2", "--set", "total_steps=1000000", "--set",
                            "ckpt_epochs=null", "--set", "ckpt_steps=5"}));
   REQUIRE(wait_for_file(f.dir / "w/ckpt/LAST"));
@@ -124,7 +124,7 @@ TEST_CASE("a SIGINT to every process of a run counts once, although the launcher
 }
 
 TEST_CASE("with closed standard descriptors a run writes no log into its other files") {
-  const Fixture f;
+  const SignalledRuns f;
   for (const char* devices : {"cpu", "cpu:2"}) {
     for (const char* closed : {"2>&-", "<&-", "<&- >&- 2>&-"}) {
       const std::string workdir = f.dir / (std::string(devices) + closed);
@@ -142,7 +142,7 @@ TEST_CASE("with closed standard descriptors a run writes no log into its other f
 }
 
 TEST_CASE("a reader that closes the pipe is no failure") {
-  const Fixture f;
+  const SignalledRuns f;
   f.train();
   for (const std::string& command :
        {"predict --eval test --batch-size 8 --output - --workdir " + (f.dir / "w"),
@@ -155,7 +155,7 @@ TEST_CASE("a reader that closes the pipe is no failure") {
 }
 
 TEST_CASE("names with control characters neither reach the terminal nor look like lines") {
-  const Fixture f;
+  const SignalledRuns f;
   const std::string name = "a\nerror: b\x1b[2J\u009b\u202e.yaml";
   const Finished config = run({"--config", name});
   CHECK(config.code == 2);
@@ -172,7 +172,7 @@ TEST_CASE("names with control characters neither reach the terminal nor look lik
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the address space
 TEST_CASE("too little memory, and threads that cannot start, end a run with one line") {
-  const Fixture f;
+  const SignalledRuns f;
   const auto limited = [&](const std::string& set) {
     return shell(
         fmt::format("ulimit -v 6000000; exec \"$BVTRAIN\" --config {} --set evals=null "

@@ -10,6 +10,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/util/text.h"
 #include "test/e2e/bad_input.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -77,10 +78,6 @@ const std::vector<std::string> kEntries = {"evals.mean 0 test/cat/0.jpg",
                                            "evals.mean 0 test/dog/0.jpg", "input 1 train/cat/2.jpg",
                                            "input 3 train/ship/"};
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("skipped examples are listed, measured, logged and reported") {
@@ -90,9 +87,9 @@ TEST_CASE("skipped examples are listed, measured, logged and reported") {
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   CHECK(entries(pets.list("w")) == kEntries);
-  CHECK(has(pets.list("w"),
-            "\"example\": \"train/ship/\", \"reason\": \"no images in this class "
-            "folder\"}\n"));
+  CHECK(contains(pets.list("w"),
+                 "\"example\": \"train/ship/\", \"reason\": \"no images in this class "
+                 "folder\"}\n"));
   for (const TextRow& row : metric_rows(pets.dir / "w")) {
     const int step = std::stoi(row.at("step"));
     CHECK(row.at("input/errors") == (step == 0 ? "0" : step < 3 ? "1" : "2"));
@@ -101,13 +98,13 @@ TEST_CASE("skipped examples are listed, measured, logged and reported") {
   const std::string text = "4 examples were skipped so far (evals.mean: 2, input: 2), see " +
                            (pets.dir / "w/skipped.jsonl") + "\n";
   for (const char* epoch : {"Epoch 1: ", "Epoch 2: ", "Epoch 3: "})
-    CHECK(has(finished.err, epoch + text));
+    CHECK(contains(finished.err, epoch + text));
   CHECK(std::regex_search(finished.err,
                           std::regex(R"(\d\d:\d\d:\d\d )" + std::string("4 examples"))));
   const std::string report = read_file(pets.dir / "w/report.html");
-  CHECK(has(report, "input: 2 skipped"));
-  CHECK(has(report, "train/ship/"));
-  CHECK(has(report, "evals.mean: 2 skipped"));
+  CHECK(contains(report, "input: 2 skipped"));
+  CHECK(contains(report, "train/ship/"));
+  CHECK(contains(report, "evals.mean: 2 skipped"));
 }
 
 TEST_CASE("without skipped examples there is no skipped.jsonl and no line in the log") {
@@ -118,7 +115,7 @@ TEST_CASE("without skipped examples there is no skipped.jsonl and no line in the
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   CHECK(!exists(pets.dir / "w/skipped.jsonl"));
-  CHECK(!has(finished.err, "skipped"));
+  CHECK(!contains(finished.err, "skipped"));
   for (const TextRow& row : metric_rows(pets.dir / "w")) CHECK(row.at("input/errors") == "0");
 }
 
@@ -140,7 +137,7 @@ TEST_CASE("a run that was killed and resumed lists and counts the same skipped e
     REQUIRE(resumed.code == 0);
     CHECK(pets.list(cut) == pets.list("whole"));
     CHECK(repeatable_rows(pets.dir / cut) == repeatable_rows(pets.dir / "whole"));
-    CHECK(has(read_file(pets.dir / (cut + "/report.html")), "input: 2 skipped"));
+    CHECK(contains(read_file(pets.dir / (cut + "/report.html")), "input: 2 skipped"));
   }
 }
 
@@ -153,12 +150,12 @@ TEST_CASE("a resumed run remembers how many examples it has skipped") {
       "allows 1)\n";
   const Finished whole = pets.train("whole", one);
   CHECK(whole.code == 3);
-  CHECK(has(whole.err, line));
+  CHECK(contains(whole.err, line));
   CHECK(entries(pets.list("whole")) == std::vector<std::string>{"input 1 train/cat/2.jpg"});
   REQUIRE(pets.train("cut", one, {{"BVTRAIN_CRASH_AT", "ckpt.last_replaced:1"}}).code == 137);
   const Finished resumed = pets.train("cut", one);
   CHECK(resumed.code == 3);
-  CHECK(has(resumed.err, line));
+  CHECK(contains(resumed.err, line));
 }
 
 TEST_CASE("two ranks list each skipped example once, as one does") {
@@ -204,9 +201,9 @@ TEST_CASE("no skip_errors covers a label out of range") {
   };
   const std::string why =
       "ship/1.jpg: onehot: 'label' is 2, must be within 0 .. 1 (class 'ship')\n";
-  CHECK(has(bad.line(config(2, 2)), "error: num_classes: 2 is less than the 3 classes"));
+  CHECK(contains(bad.line(config(2, 2)), "error: num_classes: 2 is less than the 3 classes"));
   const std::string two = replaced(config(3, 2), "num_classes: 2", "num_classes: 3");
-  CHECK(has(bad.line(two), "error: evals.mean.pp_fn: " + why));
+  CHECK(contains(bad.line(two), "error: evals.mean.pp_fn: " + why));
 }
 
 TEST_CASE("a label out of range that no check can know ends the run at its batch") {
@@ -223,7 +220,8 @@ TEST_CASE("a label out of range that no check can know ends the run at its batch
   const Finished finished = run({"--config", dir / "c.yaml", "--workdir", dir / "w"});
   INFO(finished.err);
   CHECK(finished.code == 3);
-  CHECK(has(finished.err, "[input] train row 5: onehot: 'kind' is 2, must be within 0 .. 1\n"));
+  CHECK(
+      contains(finished.err, "[input] train row 5: onehot: 'kind' is 2, must be within 0 .. 1\n"));
   CHECK(metric_rows(dir / "w").back().at("step") == "2");
 }
 

@@ -16,7 +16,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kTerminalConfig = R"(
 num_classes: 10
 total_steps: 12
 compute_threads: 1
@@ -79,11 +79,11 @@ std::vector<std::string> lines_after(const std::string& text, const std::string&
   return lines;
 }
 
-struct Fixture {
+struct TerminalRun {
   TempFolder dir;
   std::string out = dir / "out";
   std::vector<std::string> args = {"--config", dir / "c.yaml", "--workdir", out};
-  Fixture() { write(dir / "c.yaml", kConfig); }
+  TerminalRun() { write(dir / "c.yaml", kTerminalConfig); }
   std::vector<std::string> with(const std::vector<std::string>& more) const {
     std::vector<std::string> all = args;
     all.insert(all.end(), more.begin(), more.end());
@@ -94,7 +94,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("in a pipe: a line per evaluation and per kept checkpoint, then what came out") {
-  const Fixture f;
+  const TerminalRun f;
   const Finished finished = run(f.args);
   INFO(finished.err);
   REQUIRE(finished.code == 0);
@@ -138,7 +138,7 @@ TEST_CASE("in a pipe: a line per evaluation and per kept checkpoint, then what c
 }
 
 TEST_CASE("on a terminal: a live line; after kill -9 and a restart it shows no zeros") {
-  const Fixture f;
+  const TerminalRun f;
   const std::vector<std::string> args =
       f.with({"--set", "total_steps=100000", "--set", "ckpt_steps=50", "--set",
               "evals.test.log_steps=20"});
@@ -194,7 +194,7 @@ TEST_CASE("on a terminal: a live line; after kill -9 and a restart it shows no z
 }
 
 TEST_CASE("a terminal narrower than the live line gets the start of it") {
-  const Fixture f;
+  const TerminalRun f;
   constexpr size_t kColumns = 34;
   OnTerminal run(f.with({"--set", "total_steps=100000"}), kColumns);
   if (!run.ok()) {

@@ -13,7 +13,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kUnsharedConfig = R"(
 num_classes: 2
 total_steps: 4
 compute_threads: 1
@@ -41,7 +41,7 @@ struct Hosts {
 
   Hosts() {
     for (int rank = 0; rank < 2; ++rank) {
-      write(folder(rank) + "/c.yaml", kConfig);
+      write(folder(rank) + "/c.yaml", kUnsharedConfig);
       write_images(rank, "train.npz", 64);
       write_images(rank, "test.npz", 30);
     }

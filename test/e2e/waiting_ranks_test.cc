@@ -13,7 +13,7 @@
 namespace bv::test {
 namespace {
 
-const char* const kConfig = R"(
+const char* const kWaitingRanksConfig = R"(
 seed: 3
 num_classes: 10
 total_steps: 40
@@ -41,10 +41,10 @@ evals:
 const Environment kQuick = {
     {"BVTRAIN_HEARTBEAT", "0.2"}, {"BVTRAIN_SILENCE", "6"}, {"BVTRAIN_STEP_TIMEOUT", "2.5"}};
 
-struct Fixture {
+struct WaitingRanksRun {
   TempFolder dir;
   std::string config = dir / "c.yaml";
-  explicit Fixture(const std::string& text = kConfig) { write(config, text); }
+  explicit WaitingRanksRun(const std::string& text = kWaitingRanksConfig) { write(config, text); }
   std::vector<std::string> args(int ranks, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"--config", config,      "--workdir",
                                     dir / "w",  "--devices", "cpu:" + std::to_string(ranks)};
@@ -103,13 +103,13 @@ struct Pictures {
 }  // namespace
 
 TEST_CASE("the last checkpoint may take longer than a step") {
-  const Fixture f;
+  const WaitingRanksRun f;
   check_whole(f.asleep("ckpt.shard_written:1:7"), f.dir / "w");
   CHECK(exists(f.dir / "w/DONE"));
 }
 
 TEST_CASE("the last checkpoint of a run that is stopped may take longer than a step, too") {
-  const Fixture f;
+  const WaitingRanksRun f;
   Environment environment = kQuick;
   environment.emplace_back("BVTRAIN_SLEEP_AT", "ckpt.shard_written:1:7");
   Child child(f.args(2, {"--set", "total_steps=100000000", "--set", "evals=null"}), environment);
@@ -126,7 +126,7 @@ TEST_CASE("the last checkpoint of a run that is stopped may take longer than a s
 }
 
 TEST_CASE("one rank's part of an evaluation may take longer than a step") {
-  const Fixture f;
+  const WaitingRanksRun f;
   check_whole(f.asleep("eval.rank1:2:7"), f.dir / "w");  // the first evaluation is that of step 0
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("each part of a rank's start may take longer than the start-up time-ou
   struct Part {
     std::string point;
     int sleeps;  // of 7 seconds
-    Fixture f = Fixture();
+    WaitingRanksRun f = WaitingRanksRun();
     std::unique_ptr<Child> child = nullptr;
     std::future<Finished> end = {};
   };
@@ -161,7 +161,7 @@ TEST_CASE("each part of a rank's start may take longer than the start-up time-ou
 TEST_CASE("a rank that fails ends the run at once, even while a checkpoint is being written") {
   const Pictures pictures;
   if (pictures.jpeg.empty()) return;
-  const Fixture f(pictures.config);
+  const WaitingRanksRun f(pictures.config);
   Child child(f.args(2, {"--set", "total_steps=100000000", "--set", "ckpt_steps=100000000", "--set",
                          "evals=null"}),
               {{"BVTRAIN_SLEEP_AT", "ckpt.shard_written:1:1000"}, {"BVTRAIN_STEP_TIMEOUT", "300"}});
@@ -186,7 +186,7 @@ TEST_CASE("a rank that fails ends the run at once, even while a checkpoint is be
 TEST_CASE("a rank that fails in an evaluator of averaged weights does not wait for the others") {
   const Pictures pictures;
   if (pictures.jpeg.empty()) return;
-  const Fixture f(pictures.config);
+  const WaitingRanksRun f(pictures.config);
   Child child(f.args(2, {"--set", "total_steps=100000000", "--set", "sharding_strategy=zero1"}),
               {{"BVTRAIN_STEP_TIMEOUT", "300"}});
   REQUIRE(wait_until([&] {
@@ -207,7 +207,7 @@ TEST_CASE("skip_errors counts the examples that all ranks together could not rea
   pictures.put("train/cat/3.jpg", false);
   pictures.put("train/dog/3.jpg", false);
   const auto end = [&](const char* skip, const char* shuffle) {
-    const Fixture f(pictures.config);
+    const WaitingRanksRun f(pictures.config);
     return run(f.args(2, {"--set", "evals=null", "--set", std::string("input.skip_errors=") + skip,
                           "--set", std::string("input.shuffle=") + shuffle}));
   };
@@ -231,7 +231,7 @@ TEST_CASE("an evaluator's skip_errors counts the broken examples of all ranks, t
   pictures.put("test/cat/0.jpg", false);
   pictures.put("test/dog/1.jpg", false);
   const auto end = [&](int ranks, const char* skip) {
-    const Fixture f(pictures.config);
+    const WaitingRanksRun f(pictures.config);
     return run(f.args(ranks, {"--set", std::string("evals.mean.skip_errors=") + skip}));
   };
   for (const int ranks : {1, 2}) {
@@ -246,7 +246,7 @@ TEST_CASE("an evaluator's skip_errors counts the broken examples of all ranks, t
 }
 
 TEST_CASE("an elastic restart uses a number of ranks that divides every batch") {
-  const Fixture f;
+  const WaitingRanksRun f;
   // 3 ranks would divide the training batch of 24, but not the evaluator's batch of 16.
   const Finished finished =
       run(f.args(4, {"--elastic", "1:4", "--max-restarts", "1", "--set", "ckpt_steps=10"}),
@@ -261,7 +261,7 @@ TEST_CASE("an elastic restart uses a number of ranks that divides every batch") 
 }
 
 TEST_CASE("a run that waits for its other processes can be stopped") {
-  const Fixture f;
+  const WaitingRanksRun f;
   const std::string port = std::to_string(free_port());
   std::vector<std::string> node =
       f.args(2, {"--nnodes", "2", "--node-rank", "1", "--rendezvous", "127.0.0.1:" + port});

@@ -45,7 +45,7 @@ struct Block {
 
 void run_fiber();
 
-Block& block() {
+Block& current_block() {
   static auto* const one = [] {
     auto* const all = new Block;  // submit() runs one kernel at a time
     all->main.begun = true;
@@ -78,7 +78,7 @@ void change(Fiber& from, Fiber& to) {
 
 void run_fiber() {
   for (;;) {
-    Block& all = block();
+    Block& all = current_block();
     (*all.kernel)();
     all.done[all.current] = true;
     change(all.fibers[all.current], all.main);
@@ -88,12 +88,14 @@ void run_fiber() {
 }  // namespace
 
 void run_blocks(int64_t blocks, const std::function<void()>& kernel) {
-  Block& all = block();
+  Block& all = current_block();
   all.kernel = &kernel;
 #ifdef __SANITIZE_THREAD__
   all.main.tsan = __tsan_get_current_fiber();
 #endif
-  synchronize_block = [] { change(block().fibers[block().current], block().main); };
+  synchronize_block = [] {
+    change(current_block().fibers[current_block().current], current_block().main);
+  };
   gridDim.x = static_cast<unsigned>(blocks);
   for (int64_t index = 0; index < blocks; ++index) {
     blockIdx.x = static_cast<unsigned>(index);

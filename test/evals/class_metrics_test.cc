@@ -17,18 +17,6 @@ const Names kOfClasses = {
 const Names kPerClass = {"precision_per_class", "recall_per_class", "f1_per_class",
                          "auroc_per_class", "ap_per_class"};
 
-std::string input(const std::string& file, const std::string& more) {
-  return fmt::format("{{data: {{name: npz, fname: '{}'}}, {}}}", file, more);
-}
-
-std::string store(const TempFolder& folder, const at::Tensor& logits, const at::Tensor& labels,
-                  const std::string& name = "d.npz") {
-  write_npz(
-      folder / name,
-      {{"image", at::zeros({logits.size(0), 2, 2, 3})}, {"logits", logits}, {"labels", labels}});
-  return folder / name;
-}
-
 // Compares metrics with scikit-learn's values; both are NaN where it defines none.
 void check_equal(const Measured& measured, const Names& names, const at::Tensor& golden) {
   REQUIRE(measured.names() == names);
@@ -54,7 +42,7 @@ void check_confusion(const Measured& measured, const at::Tensor& golden) {
 
 Measured measure_names(const std::string& file, const Names& asked, const std::string& more) {
   return measure("class_metrics",
-                 input(file, fmt::format("metrics: [{}]{}", join(asked, ", "), more)));
+                 npz_config(file, fmt::format("metrics: [{}]{}", join(asked, ", "), more)));
 }
 
 Names with_classes(Names names, int64_t classes) {
@@ -74,8 +62,9 @@ TEST_CASE("class_metrics equals scikit-learn: one class per example, ties, absen
     const at::Tensor& logits = golden.at(name + "logits");
     const int64_t classes = logits.size(1);
     const TempFolder folder;
-    const std::string numbers = store(folder, logits, golden.at(name + "truth"), "numbers.npz");
-    const std::string one_hot = store(
+    const std::string numbers =
+        store_logits(folder, logits, golden.at(name + "truth"), "numbers.npz");
+    const std::string one_hot = store_logits(
         folder, logits, at::one_hot(golden.at(name + "truth"), classes).to(at::kFloat), "hot.npz");
     Names asked = kOfClasses;
     asked.insert(asked.end(), {"balanced_accuracy", "top1", "top2"});
@@ -100,7 +89,7 @@ TEST_CASE("class_metrics equals scikit-learn: several classes per example") {
     INFO(name);
     const at::Tensor& logits = golden.at(name + "logits");
     const TempFolder folder;
-    const std::string file = store(folder, logits, golden.at(name + "labels"));
+    const std::string file = store_logits(folder, logits, golden.at(name + "labels"));
     Names asked = kOfClasses;
     asked.insert(asked.end(), kPerClass.begin(), kPerClass.end());
     check_equal(measure_names(file, asked, ", multilabel: true, batch_size: 9"),
@@ -119,7 +108,8 @@ TEST_CASE("regression equals scikit-learn: several targets, a constant one, one 
     const int64_t targets = predicted.size(1);
     const TempFolder folder;
     const Measured measured = measure(
-        "regression", input(store(folder, predicted, golden.at(name + "labels")), "batch_size: 7"));
+        "regression",
+        npz_config(store_logits(folder, predicted, golden.at(name + "labels")), "batch_size: 7"));
     Names names = {"mae", "mse", "rmse", "r2"};
     // The golden values of targets are metric by metric; the evaluator's are target by target.
     const at::Tensor all = golden.at(name + "metrics");
@@ -142,7 +132,7 @@ TEST_CASE("class_metrics by hand: an example without a class is left out, or cou
       at::tensor({3., 1., 0., 3., 0., 1., 9., 0., 0., 0., 5., 5.}).to(at::kFloat).view({4, 3});
   const at::Tensor labels =
       at::tensor({1., 0., 0., 0., 0., 1., 0., 0., 0., 0., 0., 1.}).to(at::kFloat).view({4, 3});
-  const std::string file = store(folder, logits, labels);
+  const std::string file = store_logits(folder, logits, labels);
   const Measured one = measure_names(
       file, {"accuracy", "balanced_accuracy", "f1_macro", "top2", "recall_per_class"}, "");
   CHECK(one.at("accuracy") == Approx(1 / 3.));  // of equal outputs the lower class is predicted
@@ -192,9 +182,10 @@ void check_soft_labels(int64_t classes, bool multilabel) {
   const std::string more = multilabel ? ", multilabel: true" : "";
   Names asked = kOfClasses;
   asked.insert(asked.end(), kPerClass.begin(), kPerClass.end());
-  const Measured hard = measure_names(store(folder, logits, right.to(at::kFloat), "hard.npz"),
-                                      asked, more + ", batch_size: 7");
-  const Measured soft = measure_names(store(folder, logits, shares, "soft.npz"), asked,
+  const Measured hard =
+      measure_names(store_logits(folder, logits, right.to(at::kFloat), "hard.npz"), asked,
+                    more + ", batch_size: 7");
+  const Measured soft = measure_names(store_logits(folder, logits, shares, "soft.npz"), asked,
                                       more + ", soft_labels: true, batch_size: 7");
   const SoftReference reference = soft_reference(logits, shares, multilabel);
   CHECK(soft.at("log_loss") == Approx(reference.log_loss).epsilon(1e-12));
@@ -222,7 +213,7 @@ TEST_CASE("class_metrics of soft labels: of equal shares the lower class is righ
   const at::Tensor logits = at::tensor({1.f, 3.f, 0.f, 1.f, 3.f, 0.f, 2.f, 0.f, 0.f}).view({3, 3});
   const at::Tensor shares =
       at::tensor({0.5f, 0.5f, 0.f, 0.25f, 0.7496f, 0.f, 0.f, 0.f, 0.f}).view({3, 3});
-  const Measured measured = measure_names(store(folder, logits, shares),
+  const Measured measured = measure_names(store_logits(folder, logits, shares),
                                           {"accuracy", "recall_per_class"}, ", soft_labels: true");
   CHECK(measured.at("accuracy") == 0.5);  // of two: the last example has no class
   CHECK(measured.at("recall@0") == 0);
@@ -234,7 +225,7 @@ TEST_CASE("class_metrics of soft labels: of equal shares the lower class is righ
 TEST_CASE("curves have at most 200 points and keep their ends") {
   const TempFolder folder;
   const at::Tensor labels = at::one_hot(at::arange(3000).remainder(2), 2).to(at::kFloat);
-  const std::string file = store(folder, noise({3000, 2}, 1) + labels, labels);
+  const std::string file = store_logits(folder, noise({3000, 2}, 1) + labels, labels);
   const Measured measured = measure_names(file, {"auroc_macro"}, ", batch_size: 500");
   for (const auto& curves : measured.details.at(0).curves) {
     REQUIRE(!curves.roc.empty());
@@ -248,11 +239,11 @@ TEST_CASE("curves have at most 200 points and keep their ends") {
 TEST_CASE("class_metrics: the metrics that are computed by default") {
   const TempFolder folder;
   const at::Tensor labels = at::one_hot(at::arange(9).remainder(3), 3).to(at::kFloat);
-  const std::string file = store(folder, noise({9, 3}, 1), labels);
-  CHECK(measure("class_metrics", input(file, "batch_size: 4")).names() ==
+  const std::string file = store_logits(folder, noise({9, 3}, 1), labels);
+  CHECK(measure("class_metrics", npz_config(file, "batch_size: 4")).names() ==
         Names{"accuracy", "balanced_accuracy", "precision_macro", "recall_macro", "f1_macro",
               "auroc_macro", "map", "log_loss", "brier"});
-  CHECK(measure("class_metrics", input(file, "multilabel: true")).names() ==
+  CHECK(measure("class_metrics", npz_config(file, "multilabel: true")).names() ==
         Names{"accuracy", "f1_micro", "precision_macro", "recall_macro", "f1_macro", "auroc_macro",
               "map", "log_loss", "brier"});
 }
@@ -262,44 +253,44 @@ TEST_CASE("class_metrics refuses labels and keys that do not fit") {
   const at::Tensor logits = noise({3, 4}, 1);
   at::Tensor two = at::one_hot(at::arange(3), 4).to(at::kFloat);
   two[1][3] = 1;
-  const std::string several = store(folder, logits, two, "two.npz");
-  CHECK(refusal("class_metrics", input(several, "batch_size: 2"), Exit::data) ==
+  const std::string several = store_logits(folder, logits, two, "two.npz");
+  CHECK(refusal("class_metrics", npz_config(several, "batch_size: 2"), Exit::data) ==
         "error: evaluator 'e': 'labels' of train row 1 has several classes; add multilabel: true");
-  const std::string soft = store(folder, logits, two * 0.5, "soft.npz");
-  CHECK(refusal("class_metrics", input(soft, "multilabel: true"), Exit::data) ==
+  const std::string soft = store_logits(folder, logits, two * 0.5, "soft.npz");
+  CHECK(refusal("class_metrics", npz_config(soft, "multilabel: true"), Exit::data) ==
         "error: evaluator 'e': 'labels' of train row 0 has values that are neither 0 nor 1; if "
         "they are fractions of classes, add soft_labels: true");
-  CHECK(refusal("class_metrics", input(soft, "soft_labels: true"), Exit::data) ==
+  CHECK(refusal("class_metrics", npz_config(soft, "soft_labels: true"), Exit::data) ==
         "error: evaluator 'e': 'labels' of train row 0 has fractions that do not add up to 1");
-  const std::string outside = store(folder, logits, two * 1.5, "outside.npz");
-  CHECK(
-      refusal("class_metrics", input(outside, "soft_labels: true, multilabel: true"), Exit::data) ==
-      "error: evaluator 'e': 'labels' of train row 0 has fractions outside 0 .. 1");
-  const std::string number = store(folder, logits, at::arange(2, 5), "number.npz");
-  CHECK(refusal("class_metrics", input(number, "batch_size: 2"), Exit::data) ==
+  const std::string outside = store_logits(folder, logits, two * 1.5, "outside.npz");
+  CHECK(refusal("class_metrics", npz_config(outside, "soft_labels: true, multilabel: true"),
+                Exit::data) ==
+        "error: evaluator 'e': 'labels' of train row 0 has fractions outside 0 .. 1");
+  const std::string number = store_logits(folder, logits, at::arange(2, 5), "number.npz");
+  CHECK(refusal("class_metrics", npz_config(number, "batch_size: 2"), Exit::data) ==
         "error: evaluator 'e': 'labels' of train row 2 is not within 0 .. 3");
-  CHECK(refusal("class_metrics", input(number, "multilabel: true")) ==
+  CHECK(refusal("class_metrics", npz_config(number, "multilabel: true")) ==
         "error: evaluator 'e': multilabel needs a number per class, but 'labels' is one number per "
         "example");
-  CHECK(refusal("class_metrics", input(number, "soft_labels: true")) ==
+  CHECK(refusal("class_metrics", npz_config(number, "soft_labels: true")) ==
         "error: evaluator 'e': soft_labels needs a number per class, but 'labels' is one number "
         "per example");
-  const std::string none = store(folder, logits, two * 0, "none.npz");
-  CHECK(refusal("class_metrics", input(none, "batch_size: 2")) ==
+  const std::string none = store_logits(folder, logits, two * 0, "none.npz");
+  CHECK(refusal("class_metrics", npz_config(none, "batch_size: 2")) ==
         "error: evaluator 'e': no example of its data has a label");
-  CHECK(refusal("class_metrics", input(several, "metrics: [top4]")) ==
+  CHECK(refusal("class_metrics", npz_config(several, "metrics: [top4]")) ==
         "error: evaluator 'e': the metric top4 of 4 classes is always 1");
-  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [f1_marco]")),
+  CHECK_THAT(refusal("class_metrics", npz_config(several, "metrics: [f1_marco]")),
              Catch::Contains("metrics: unknown metric 'f1_marco' (did you mean 'f1_macro'?)"));
-  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [top0]")),
+  CHECK_THAT(refusal("class_metrics", npz_config(several, "metrics: [top0]")),
              Catch::Contains("unknown metric 'top0'"));
-  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [map, map]")),
+  CHECK_THAT(refusal("class_metrics", npz_config(several, "metrics: [map, map]")),
              Catch::Contains("metrics: has map twice"));
-  CHECK_THAT(refusal("class_metrics", input(several, "metrics: []")),
+  CHECK_THAT(refusal("class_metrics", npz_config(several, "metrics: []")),
              Catch::Contains("metrics: is empty"));
-  CHECK_THAT(refusal("class_metrics", input(several, "metrics: [top2], multilabel: true")),
+  CHECK_THAT(refusal("class_metrics", npz_config(several, "metrics: [top2], multilabel: true")),
              Catch::Contains("metrics: top2 needs images of one class each, not multilabel: true"));
-  CHECK_THAT(refusal("class_metrics", input(several, "threshold: 0.3")),
+  CHECK_THAT(refusal("class_metrics", npz_config(several, "threshold: 0.3")),
              Catch::Contains("threshold: has no effect without multilabel: true"));
 }
 
@@ -309,10 +300,11 @@ TEST_CASE("outputs that are NaN or infinite are refused with the first example")
   logits[4][0] = std::nan("");
   logits[2][1] = std::numeric_limits<float>::infinity();
   const at::Tensor labels = at::one_hot(at::arange(5).remainder(3), 3).to(at::kFloat);
-  const std::string file = store(folder, logits, labels);
+  const std::string file = store_logits(folder, logits, labels);
   for (const char* type : {"class_metrics", "regression"}) {
     for (const int batch_size : {1, 3, 16}) {
-      CHECK(refusal(type, input(file, fmt::format("batch_size: {}", batch_size)), Exit::diverged) ==
+      CHECK(refusal(type, npz_config(file, fmt::format("batch_size: {}", batch_size)),
+                    Exit::diverged) ==
             "error: evaluator 'e': the model's output for train row 2 is NaN or infinite");
     }
   }
@@ -320,16 +312,17 @@ TEST_CASE("outputs that are NaN or infinite are refused with the first example")
 
 TEST_CASE("regression refuses labels that do not fit") {
   const TempFolder folder;
-  const std::string wide = store(folder, noise({3, 1}, 1), noise({3, 2}, 2), "wide.npz");
-  CHECK(refusal("regression", input(wide, "batch_size: 2")) ==
+  const std::string wide = store_logits(folder, noise({3, 1}, 1), noise({3, 2}, 2), "wide.npz");
+  CHECK(refusal("regression", npz_config(wide, "batch_size: 2")) ==
         "error: evaluator 'e': the model has 1 outputs but 'labels' 2 numbers");
-  const std::string whole = store(folder, noise({3, 1}, 1), at::arange(3), "whole.npz");
-  CHECK(refusal("regression", input(whole, "batch_size: 2")).empty());
-  const std::string table = store(folder, noise({3, 1}, 1), noise({3, 2, 2}, 2), "table.npz");
+  const std::string whole = store_logits(folder, noise({3, 1}, 1), at::arange(3), "whole.npz");
+  CHECK(refusal("regression", npz_config(whole, "batch_size: 2")).empty());
+  const std::string table =
+      store_logits(folder, noise({3, 1}, 1), noise({3, 2, 2}, 2), "table.npz");
   CHECK(
-      refusal("regression", input(table, "batch_size: 2")) ==
+      refusal("regression", npz_config(table, "batch_size: 2")) ==
       "error: evaluator 'e': 'labels' must be numbers, (n) or (n, targets), not float32 (1, 2, 2)");
-  CHECK(refusal("regression", input(wide, "label_key: age")) ==
+  CHECK(refusal("regression", npz_config(wide, "label_key: age")) ==
         "error: evaluator 'e': pp gives no 'age' (it gives _mask, image, labels, logits); see "
         "keep(\"image\", \"age\")");
 }

@@ -6,18 +6,6 @@
 namespace bv::test {
 namespace {
 
-std::string input(const std::string& file, const std::string& more) {
-  return fmt::format("{{data: {{name: npz, fname: '{}'}}, {}}}", file, more);
-}
-
-// Writes logits and labels as a data set. It needs images, which are zero.
-std::string store(const TempFolder& folder, const at::Tensor& logits, const at::Tensor& labels) {
-  write_npz(
-      folder / "d.npz",
-      {{"image", at::zeros({logits.size(0), 2, 2, 3})}, {"logits", logits}, {"labels", labels}});
-  return folder / "d.npz";
-}
-
 TEST_CASE("classification equals the reference's, with padding and unlabelled rows") {
   const std::string file = golden_file("classification.npz");
   if (file.empty()) return;
@@ -30,17 +18,18 @@ TEST_CASE("classification equals the reference's, with padding and unlabelled ro
       const at::Tensor keep = golden.at(batch + "_mask").nonzero().squeeze(1);
       logits.push_back(golden.at(batch + "logits").index_select(0, keep));
       labels.push_back(golden.at(batch + "labels").index_select(0, keep));
-      const Measured one = measure(
-          "classification", input(store(folder, logits[b], labels[b]), "loss_name: " + loss));
+      const Measured one =
+          measure("classification",
+                  npz_config(store_logits(folder, logits[b], labels[b]), "loss_name: " + loss));
       const at::Tensor sums = golden.at(batch + loss + "/ncorrect_loss_nseen").to(at::kDouble);
       CHECK(one.at("prec@1") == (sums[0] / sums[2]).item<double>());
       CHECK(one.at("loss") == Approx((sums[1] / sums[2]).item<double>()).epsilon(2e-6));
     }
-    const std::string all = store(folder, at::cat(logits), at::cat(labels));
+    const std::string all = store_logits(folder, at::cat(logits), at::cat(labels));
     for (const int batch_size : {8, 1, 7, 64}) {
       const Measured total =
           measure("classification",
-                  input(all, fmt::format("loss_name: {}, batch_size: {}", loss, batch_size)));
+                  npz_config(all, fmt::format("loss_name: {}, batch_size: {}", loss, batch_size)));
       CHECK(total.names() == std::vector<std::string>{"prec@1", "loss"});  // prec@5 of 5 classes: 1
       CHECK(static_cast<float>(total.at("prec@1")) == golden.at(loss + "/prec@1").item<float>());
       CHECK(total.at("loss") == Approx(golden.at(loss + "/loss").item<double>()).epsilon(2e-6));
@@ -56,35 +45,36 @@ TEST_CASE("of several labels each counts as right; an example without labels is 
   const at::Tensor labels = at::tensor({1., 1., 0., 1., 1., 0., 1., 1., 0., 0., 0., 0., 1., 0., 0.})
                                 .to(at::kFloat)
                                 .view({5, 3});
-  const std::string file = store(folder, logits, labels);
+  const std::string file = store_logits(folder, logits, labels);
   // Right, right, wrong, left out, right (the first class of equal logits).
   const Measured measured =
-      measure("classification", input(file, "loss_name: softmax_xent, label_key: labels"));
+      measure("classification", npz_config(file, "loss_name: softmax_xent, label_key: labels"));
   CHECK(measured.at("prec@1") == 0.75);
   const at::Tensor loss = -(labels * logits.log_softmax(1)).sum(1).to(at::kDouble);
   CHECK(measured.at("loss") == Approx((loss.sum() / 4).item<double>()).epsilon(1e-6));
 
   // A label's weight is the weight of its example.
-  const std::string weighted = store(folder, logits, labels * 0.5);
-  CHECK(measure("classification", input(weighted, "loss_name: softmax_xent")).at("prec@1") ==
+  const std::string weighted = store_logits(folder, logits, labels * 0.5);
+  CHECK(measure("classification", npz_config(weighted, "loss_name: softmax_xent")).at("prec@1") ==
         0.375);
 
-  const std::string none = store(folder, logits, labels * 0);
-  CHECK(std::isnan(measure("classification", input(none, "loss_name: softmax_xent")).at("prec@1")));
+  const std::string none = store_logits(folder, logits, labels * 0);
+  CHECK(std::isnan(
+      measure("classification", npz_config(none, "loss_name: softmax_xent")).at("prec@1")));
 }
 
 TEST_CASE("of equal logits the lowest classes are the five best") {
   const TempFolder folder;
   const at::Tensor labels = at::eye(10, at::kFloat);
-  const std::string tied = store(folder, at::zeros({10, 10}), labels);
-  const Measured all = measure("classification", input(tied, "loss_name: softmax_xent"));
+  const std::string tied = store_logits(folder, at::zeros({10, 10}), labels);
+  const Measured all = measure("classification", npz_config(tied, "loss_name: softmax_xent"));
   CHECK(all.at("prec@1") == Approx(0.1));
   CHECK(all.at("prec@5") == Approx(0.5));
   // Class 9 is ahead of nine equal ones: 9, 0, 1, 2 and 3.
   at::Tensor logits = at::zeros({10, 10});
   logits.select(1, 9).fill_(1);
-  const Measured ahead =
-      measure("classification", input(store(folder, logits, labels), "loss_name: softmax_xent"));
+  const Measured ahead = measure("classification", npz_config(store_logits(folder, logits, labels),
+                                                              "loss_name: softmax_xent"));
   CHECK(ahead.at("prec@1") == Approx(0.1));
   CHECK(ahead.at("prec@5") == Approx(0.5));
 }
@@ -97,7 +87,7 @@ TEST_CASE("the report shows wrong examples, without a picture if theirs cannot b
   write_npz(folder / "d.npz", data);
   const auto mistakes = [&] {
     const Measured measured =
-        measure("classification", input(folder / "d.npz", "loss_name: softmax_xent"));
+        measure("classification", npz_config(folder / "d.npz", "loss_name: softmax_xent"));
     CHECK(measured.at("prec@1") == Approx(1. / 3));
     return measured.details.at(0).wrong;
   };
@@ -116,15 +106,15 @@ TEST_CASE("the report shows wrong examples, without a picture if theirs cannot b
 
 TEST_CASE("wrong labels are refused") {
   const TempFolder folder;
-  const std::string file = store(folder, noise({3, 4}, 1), noise({3, 5}, 1));
-  CHECK(refusal("classification", input(file, "loss_name: softmax_xent")) ==
+  const std::string file = store_logits(folder, noise({3, 4}, 1), noise({3, 5}, 1));
+  CHECK(refusal("classification", npz_config(file, "loss_name: softmax_xent")) ==
         "error: evaluator 'e': logits have shape (16, 4) but 'labels' has (16, 5)");
-  CHECK(refusal("classification", input(file, "loss_name: softmax_xent, label_key: real")) ==
+  CHECK(refusal("classification", npz_config(file, "loss_name: softmax_xent, label_key: real")) ==
         "error: evaluator 'e': pp gives no 'real' (it gives _mask, image, labels, logits); see "
         "onehot(..., key_result=\"labels\") and keep(...)");
-  CHECK(refusal("classification", input(file, "label_key: labels")) ==
+  CHECK(refusal("classification", npz_config(file, "label_key: labels")) ==
         "t.yaml: error: loss_name: missing: a string is required");
-  CHECK_THAT(refusal("classification", input(file, "loss_name: softmax_xen")),
+  CHECK_THAT(refusal("classification", npz_config(file, "loss_name: softmax_xen")),
              Catch::Contains("unknown loss 'softmax_xen' (did you mean 'softmax_xent'?)"));
 }
 
@@ -138,8 +128,8 @@ TEST_CASE("calibration: bins (lo, hi], ece, mce") {
     logits[i][0] = std::log(p[i] / (1 - p[i]));
     labels[i][right[i] ? 0 : 1] = 1;
   }
-  const std::string file = store(folder, logits, labels);
-  const Measured measured = measure("calibration", input(file, "bins: 10"));
+  const std::string file = store_logits(folder, logits, labels);
+  const Measured measured = measure("calibration", npz_config(file, "bins: 10"));
   CHECK(measured.names() == std::vector<std::string>{"ece", "mce", "confidence", "prec@1"});
   CHECK(measured.at("prec@1") == 0.5);
   CHECK(measured.at("confidence") == Approx((0.6 + 0.61 + 0.59 + 0.8 + 0.95 + 0.99) / 6));
@@ -159,9 +149,9 @@ TEST_CASE("calibration: bins (lo, hi], ece, mce") {
   }
   CHECK(measured.at("ece") == Approx(ece));
   CHECK(measured.at("mce") == Approx(mce));
-  CHECK(measure("calibration", input(file, "bins: 1")).at("ece") ==
+  CHECK(measure("calibration", npz_config(file, "bins: 1")).at("ece") ==
         Approx(std::abs(0.5 - measured.at("confidence"))));
-  CHECK(measure("calibration", input(file, "")).details.at(0).calibration.size() == 15);
+  CHECK(measure("calibration", npz_config(file, "")).details.at(0).calibration.size() == 15);
 }
 
 TEST_CASE("calibration: the errors and the confidence of a model that predicts NaN are NaN") {
@@ -170,7 +160,8 @@ TEST_CASE("calibration: the errors and the confidence of a model that predicts N
     at::Tensor logits = noise({5, 3}, 6);
     logits.slice(0, good).fill_(std::nan(""));
     const at::Tensor labels = at::one_hot(at::arange(5) % 3, 3).to(at::kFloat);
-    const Measured measured = measure("calibration", input(store(folder, logits, labels), ""));
+    const Measured measured =
+        measure("calibration", npz_config(store_logits(folder, logits, labels), ""));
     for (const char* name : {"ece", "mce", "confidence"}) {
       INFO(name << ", " << good << " good examples");
       CHECK(std::isnan(measured.at(name)));
@@ -184,28 +175,29 @@ TEST_CASE("the calibration error of a calibrated model is near 0; sigmoid; refus
   const at::Tensor logits = noise({n, 4}, 3);
   const at::Tensor guess =
       at::multinomial(logits.softmax(1), 1, false, at::detail::createCPUGenerator(4)).squeeze(1);
-  const std::string file = store(folder, logits, at::one_hot(guess, 4).to(at::kFloat));
-  const Measured measured = measure("calibration", input(file, "batch_size: 512"));
+  const std::string file = store_logits(folder, logits, at::one_hot(guess, 4).to(at::kFloat));
+  const Measured measured = measure("calibration", npz_config(file, "batch_size: 512"));
   CHECK(measured.at("ece") < 0.02);
   // Soft labels whose largest shares belong to the same classes.
   const at::Tensor sure = at::rand({n, 1}, at::detail::createCPUGenerator(5)) * 0.4 + 0.6;
   const at::Tensor soft = at::one_hot(guess, 4).to(at::kFloat) * (sure - (1 - sure) / 3);
-  const std::string smooth = store(folder, logits, soft + (1 - sure) / 3);
-  const Measured smoothed = measure("calibration", input(smooth, "batch_size: 512"));
+  const std::string smooth = store_logits(folder, logits, soft + (1 - sure) / 3);
+  const Measured smoothed = measure("calibration", npz_config(smooth, "batch_size: 512"));
   for (const char* name : {"ece", "mce", "confidence", "prec@1"})
     CHECK(smoothed.at(name) == measured.at(name));
   // Smoothing gives the same label to every class of an example without a class.
-  const std::string without = store(folder, at::cat({logits, logits}),
-                                    at::cat({soft + (1 - sure) / 3, at::full({n, 4}, 0.01)}));
-  CHECK(measure("calibration", input(without, "batch_size: 512")).at("ece") == measured.at("ece"));
+  const std::string without = store_logits(
+      folder, at::cat({logits, logits}), at::cat({soft + (1 - sure) / 3, at::full({n, 4}, 0.01)}));
+  CHECK(measure("calibration", npz_config(without, "batch_size: 512")).at("ece") ==
+        measured.at("ece"));
   // Equal fractions that add up to 1 are a tie, in which each guess is right.
-  const std::string ties = store(folder, at::cat({logits, logits}),
-                                 at::cat({soft + (1 - sure) / 3, at::full({n, 4}, 0.25)}));
-  CHECK(measure("calibration", input(ties, "batch_size: 512")).at("prec@1") ==
+  const std::string ties = store_logits(folder, at::cat({logits, logits}),
+                                        at::cat({soft + (1 - sure) / 3, at::full({n, 4}, 0.25)}));
+  CHECK(measure("calibration", npz_config(ties, "batch_size: 512")).at("prec@1") ==
         Approx((measured.at("prec@1") + 1) / 2));
-  CHECK(measure("calibration", input(file, "batch_size: 512, probabilities: sigmoid")).at("ece") >
-        0.05);
-  CHECK_THAT(refusal("calibration", input(file, "bins: 0")),
+  CHECK(measure("calibration", npz_config(file, "batch_size: 512, probabilities: sigmoid"))
+            .at("ece") > 0.05);
+  CHECK_THAT(refusal("calibration", npz_config(file, "bins: 0")),
              Catch::Contains("bins: must be within 1 .. 10000, got 0"));
 }
 

@@ -10,7 +10,8 @@ std::string source(const std::string& file) {
 }
 
 // Writes a data set of vectors of 5 numbers, which fake_outputs() returns as logits.
-void store(const std::string& file, const at::Tensor& vectors, const std::vector<int64_t>& labels) {
+void store_vectors(const std::string& file, const at::Tensor& vectors,
+                   const std::vector<int64_t>& labels) {
   write_npz(file, {{"image", at::zeros({vectors.size(0), 2, 2, 3})},
                    {"logits", vectors},
                    {"label", at::tensor(labels, at::kLong)}});
@@ -28,8 +29,8 @@ at::Tensor at_angles(const std::vector<double>& degrees) {
 
 TEST_CASE("knn: majority and similarity differ where they should") {
   const TempFolder folder;
-  store(folder / "train.npz", at_angles({1, 40, 41, 90, 91}), {2, 1, 1, 0, 0});
-  store(folder / "test.npz", at_angles({0, 42, 89}), {2, 1, 0});
+  store_vectors(folder / "train.npz", at_angles({1, 40, 41, 90, 91}), {2, 1, 1, 0, 0});
+  store_vectors(folder / "test.npz", at_angles({0, 42, 89}), {2, 1, 0});
   const auto run = [&](const std::string& more) {
     return measure("knn", fmt::format("{{train: {}, data: {}, {}}}", source(folder / "train.npz"),
                                       source(folder / "test.npz"), more));
@@ -55,8 +56,8 @@ TEST_CASE("knn: majority and similarity differ where they should") {
 
 TEST_CASE("knn: equal neighbours count in the order of the data; any batch size gives the same") {
   const TempFolder folder;
-  store(folder / "train.npz", at_angles({5, 5, 5, 5}), {3, 1, 1, 1});
-  store(folder / "test.npz", at_angles({0}), {3});
+  store_vectors(folder / "train.npz", at_angles({5, 5, 5, 5}), {3, 1, 1, 1});
+  store_vectors(folder / "test.npz", at_angles({0}), {3});
   const auto run = [&](const std::string& train, const std::string& test, const std::string& more) {
     return measure("knn", fmt::format("{{train: {}, data: {}, {}}}", source(folder / train),
                                       source(folder / test), more));

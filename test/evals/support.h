@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 #include <functional>
@@ -32,6 +33,20 @@ inline NamedTensors examples(int64_t n, uint64_t seed = 1) {
   data["image"].flatten(1).slice(1, 0, 5).add_(data["labels"]);  // makes labels predictable
   data["teacher"] = noise({n, 5}, seed + 1);
   return data;
+}
+
+// Writes logits and labels as a data set, and returns its file. It needs images, which are zero.
+inline std::string store_logits(const TempFolder& folder, const at::Tensor& logits,
+                                const at::Tensor& labels, const std::string& name = "d.npz") {
+  write_npz(
+      folder / name,
+      {{"image", at::zeros({logits.size(0), 2, 2, 3})}, {"logits", logits}, {"labels", labels}});
+  return folder / name;
+}
+
+// Returns the config of an evaluator with the data set `file`. `more` are more keys.
+inline std::string npz_config(const std::string& file, const std::string& more) {
+  return fmt::format("{{data: {{name: npz, fname: '{}'}}, {}}}", file, more);
 }
 
 struct Measured {

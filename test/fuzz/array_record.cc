@@ -5,9 +5,7 @@
 #include "test/fuzz/fuzz.h"
 #include "test/support/bad_data/record_writers.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 void read_array_records(const std::string& content) {
@@ -32,3 +30,5 @@ FUZZ_TARGET(array_record) {
   if (table.size() <= 60'000)
     read_array_records(array_record_with_table("", riegeli_chunk(table, 2), kArrayRecordMagic));
 }
+
+}  // namespace bv::test

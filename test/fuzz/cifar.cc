@@ -1,7 +1,7 @@
 // The files of CIFAR-100: train.bin, fine_label_names.txt.
 #include "test/fuzz/fuzz.h"
 
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(cifar) {
   const auto parts = parts_of(input);
@@ -10,3 +10,5 @@ FUZZ_TARGET(cifar) {
   scratch_file("cifar/fine_label_names.txt", part_of(parts, 1));
   read_scratch_data("name: cifar\ndata_dir: DIR/cifar\n");
 }
+
+}  // namespace bv::test

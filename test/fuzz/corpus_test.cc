@@ -9,11 +9,10 @@
 #include "test/fuzz/fuzz.h"
 #include "test/support/folder.h"
 
-using namespace bv;
-using namespace bv::test;
-namespace fs = std::filesystem;
-
+namespace bv::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 const std::string kFolder = BV_TEST_DIR "/fuzz";
 
@@ -57,3 +56,5 @@ TEST_CASE("every folder of inputs belongs to a fuzz target", "[fuzz]") {
     }
   }
 }
+
+}  // namespace bv::test

@@ -1,7 +1,7 @@
 // A CSV file.
 #include "test/fuzz/fuzz.h"
 
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(csv) {
   scratch_file("d.csv", input);
@@ -9,3 +9,5 @@ FUZZ_TARGET(csv) {
   read_scratch_data("name: csv\nfname: DIR/d.csv\nmultilabel: true\n");
   read_scratch_data("name: csv\nfname: DIR/d.csv\nclasses: [cat, dog]\nsplit_column: split\n");
 }
+
+}  // namespace bv::test

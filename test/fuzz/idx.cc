@@ -3,8 +3,7 @@
 
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(idx) {
   errors_only([&] { parse_idx_images(bytes_of(input), "f"); });
@@ -12,3 +11,5 @@ FUZZ_TARGET(idx) {
   const std::string file = scratch_file("idx", input);
   errors_only([&] { read_idx_images(file); });
 }
+
+}  // namespace bv::test

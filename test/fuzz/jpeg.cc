@@ -4,8 +4,7 @@
 #include "lib/input/image/orientation.h"
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(jpeg) {
   exif_orientation(bytes_of(input));
@@ -19,3 +18,5 @@ FUZZ_TARGET(jpeg) {
       decode_jpeg_crop(bytes_of(input), window, 3, /*precise=*/false);
   });
 }
+
+}  // namespace bv::test

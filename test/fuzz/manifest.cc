@@ -5,8 +5,7 @@
 #include "lib/util/rng.h"
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(manifest) {
   const std::string text(input);
@@ -17,3 +16,5 @@ FUZZ_TARGET(manifest) {
     errors_only([&] { read_checkpoint(scratch_folder() + "/ckpt", {}); });
   }
 }
+
+}  // namespace bv::test

@@ -4,8 +4,7 @@
 #include "lib/report/skipped_examples.h"
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(metrics) {
   const std::string file = scratch_file("metrics.jsonl", input);
@@ -15,3 +14,5 @@ FUZZ_TARGET(metrics) {
   SkippedExamples skipped;
   skipped.adopt(input);
 }
+
+}  // namespace bv::test

@@ -5,8 +5,7 @@
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(npy) {
   const ErrorAt error_at = [](size_t position, const std::string& message) {
@@ -19,3 +18,5 @@ FUZZ_TARGET(npy) {
   });
   errors_only([&] { npy_tensor("npy", bytes_of(input)); });
 }
+
+}  // namespace bv::test

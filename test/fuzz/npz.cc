@@ -3,8 +3,7 @@
 
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(npz) {
   const std::string file = scratch_file("d.npz", input);
@@ -12,3 +11,5 @@ FUZZ_TARGET(npz) {
   errors_only([&] { list_npz(file); });
   errors_only([&] { read_npz_text(file, "names"); });
 }
+
+}  // namespace bv::test

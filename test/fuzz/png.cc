@@ -6,9 +6,7 @@
 #include "lib/input/image/orientation.h"
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 int64_t number_at(FuzzInput file, size_t at) {
@@ -39,3 +37,5 @@ FUZZ_TARGET(png) {
     if (file.size() >= kHeader) decode_small(file, number_at(file, 20), number_at(file, 16));
   }
 }
+
+}  // namespace bv::test

@@ -3,11 +3,12 @@
 
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(safetensors) {
   errors_only([&] { parse_safetensors_header(bytes_of(input), "f"); });
   const std::string file = scratch_file("d.safetensors", input);
   errors_only([&] { read_safetensors(file); });
 }
+
+}  // namespace bv::test

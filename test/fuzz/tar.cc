@@ -1,7 +1,7 @@
 // A webdataset tar file.
 #include "test/fuzz/fuzz.h"
 
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(tar) {
   scratch_file("d.tar", input);
@@ -10,3 +10,5 @@ FUZZ_TARGET(tar) {
       "name: webdataset\nurls: DIR/d.tar\nclasses: [cat, dog]\nfeatures: {x: json.x, label: "
       "txt}\n");
 }
+
+}  // namespace bv::test

@@ -3,8 +3,7 @@
 
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(tf_example) {
   errors_only([&] {
@@ -17,3 +16,5 @@ FUZZ_TARGET(tf_example) {
     }
   });
 }
+
+}  // namespace bv::test

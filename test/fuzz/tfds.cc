@@ -2,7 +2,7 @@
 #include "test/fuzz/fuzz.h"
 #include "test/support/bad_data/record_writers.h"
 
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(tfds) {
   const auto parts = parts_of(input);
@@ -12,3 +12,5 @@ FUZZ_TARGET(tfds) {
   scratch_file("tfds/d-train.tfrecord-00000-of-00001", tfrecord(std::string(part_of(parts, 3))));
   read_scratch_data("name: tfds\ndata_dir: DIR/tfds\n");
 }
+
+}  // namespace bv::test

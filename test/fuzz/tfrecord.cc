@@ -2,7 +2,7 @@
 #include "test/fuzz/fuzz.h"
 #include "test/support/bad_data/record_writers.h"
 
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(tfrecord) {
   const auto parts = parts_of(input);
@@ -13,3 +13,5 @@ FUZZ_TARGET(tfrecord) {
   for (const char* keys : {"", "verify: always\nfeatures: {image: image, label: label}\n"})
     read_scratch_data(std::string("name: tfrecord\nfiles: DIR/d.tfrecord\n") + keys);
 }
+
+}  // namespace bv::test

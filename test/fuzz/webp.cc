@@ -6,8 +6,7 @@
 #include "lib/input/image/orientation.h"
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(webp) {
   exif_orientation(bytes_of(input));
@@ -15,3 +14,5 @@ FUZZ_TARGET(webp) {
   if (WebPGetInfo(bytes_of(input).data(), input.size(), &width, &height) != 0)
     decode_small(input, height, width);
 }
+
+}  // namespace bv::test

@@ -3,8 +3,7 @@
 
 #include "test/fuzz/fuzz.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 FUZZ_TARGET(weights) {
   const std::string file = scratch_file("weights", input);
@@ -12,3 +11,5 @@ FUZZ_TARGET(weights) {
   errors_only([&] { read_weights(file, /*model_bytes=*/1 << 20); });
   errors_only([&] { read_weights_metadata(file); });
 }
+
+}  // namespace bv::test

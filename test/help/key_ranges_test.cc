@@ -14,7 +14,7 @@ namespace {
 using Kind = KeyType::Kind;
 using Texts = std::vector<std::string>;
 
-constexpr const char* kSmall = R"(
+constexpr const char* kSyntheticRun = R"(
 num_classes: 10
 total_steps: 20
 log_training_steps: 2
@@ -137,7 +137,7 @@ Overrides with_value(const HelpTable& table, const std::string& name, const std:
 
 // Whether building the config fails with a line about `name` at the place kBad.
 bool refused(const Overrides& overrides, const std::string& name, std::string& said) {
-  const Config config = parse_config(kSmall, "x.yaml", overrides);
+  const Config config = parse_config(kSyntheticRun, "x.yaml", overrides);
   try {
     const Recipe recipe(config, /*synthetic=*/true, /*meta=*/true);
     said = "no error";

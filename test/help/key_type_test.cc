@@ -6,8 +6,7 @@
 
 #include "lib/util/error.h"
 
-using namespace bv;
-
+namespace bv::test {
 namespace {
 
 std::string words(std::string_view type) { return type_in_words(parse_key_type(type)); }
@@ -71,3 +70,5 @@ TEST_CASE("a type that cannot be read is a bug in a table") {
     CHECK_THROWS_AS(parse_key_type(bad), Error);
   }
 }
+
+}  // namespace bv::test

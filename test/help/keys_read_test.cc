@@ -137,7 +137,7 @@ std::vector<std::string> configs_of_the_repository() {
   return files;
 }
 
-constexpr const char* kSmall = R"(
+constexpr const char* kDigitsRun = R"(
 num_classes: 10
 total_steps: 4
 log_training_steps: 2
@@ -163,7 +163,7 @@ void build(const Config& config) {
 }
 
 void check_small(const std::vector<Override>& sets) {
-  const Config config = parse_config(kSmall, "x.yaml", sets);
+  const Config config = parse_config(kDigitsRun, "x.yaml", sets);
   try {
     build(config);
   } catch (const Error& error) {

@@ -19,8 +19,7 @@
 #include "lib/util/text.h"
 #include "test/support/text.h"
 
-using namespace bv;
-
+namespace bv::test {
 namespace {
 
 std::set<std::string> registered(std::string_view mapping) {
@@ -116,3 +115,5 @@ TEST_CASE("a mapping that a type names has a table") {
     }
   }
 }
+
+}  // namespace bv::test

@@ -5,9 +5,7 @@
 
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 at::Tensor moved(const at::Tensor& image, const AffineMap& map, float fill = 0) {
@@ -197,3 +195,5 @@ TEST_CASE("random_affine rotates and scales about the middle") {
   CHECK(most == Approx(1.5).margin(0.02));
   CHECK(steepest == Approx(30).margin(1));
 }
+
+}  // namespace bv::test

@@ -13,9 +13,7 @@
 #include "test/support/config.h"
 #include "test/support/limits.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 constexpr rlim_t kMostMemory = rlim_t{1} << 30;  // bytes beyond current use
@@ -117,3 +115,5 @@ TEST_CASE("the data sets from which the broken ones are made are whole", "[bad_d
     CHECK(rows_of(good.section, good.files) == good.examples);
   }
 }
+
+}  // namespace bv::test

@@ -2,16 +2,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "test/input/lists.h"
 #include "test/support/error.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
-std::string problem(const std::string& text) {
+std::string expansion_problem(const std::string& text) {
   return error_of([&] { brace_expansion(text); });
 }
 
@@ -48,24 +45,29 @@ TEST_CASE("as many names as allowed, and no more", "[braces]") {
       "expands to more than 1000000 files, or their names take more than 256 MiB";
   for (const char* text : {"{0..1000000}", "{1..1000}{1..1001}", "{{1..600000},{1..600000}}",
                            "{-99999999999999999..99999999999999999}"})
-    CHECK(problem(text) == "error: '" + std::string(text) + "' " + many);
-  CHECK_THAT(problem("{1..1000000}" + std::string(300, 'x')), Catch::Contains(many));
+    CHECK(expansion_problem(text) == "error: '" + std::string(text) + "' " + many);
+  CHECK_THAT(expansion_problem("{1..1000000}" + std::string(300, 'x')), Catch::Contains(many));
   std::string doubled;
   for (int i = 0; i < 64; ++i) doubled += "{a,b}";
-  CHECK_THAT(problem(doubled), Catch::Contains(many));
+  CHECK_THAT(expansion_problem(doubled), Catch::Contains(many));
 }
 
 TEST_CASE("braces that mean nothing are errors", "[braces]") {
-  CHECK(problem("a-{0..3.tar") == "error: 'a-{0..3.tar': '{' without '}' at character 3");
-  CHECK(problem("a-{b,c") == "error: 'a-{b,c': '{' without '}' at character 3");
-  CHECK(problem("a-0}.tar") == "error: 'a-0}.tar': '}' without '{' at character 4");
-  CHECK(problem("{000-127}") ==
+  CHECK(expansion_problem("a-{0..3.tar") == "error: 'a-{0..3.tar': '{' without '}' at character 3");
+  CHECK(expansion_problem("a-{b,c") == "error: 'a-{b,c': '{' without '}' at character 3");
+  CHECK(expansion_problem("a-0}.tar") == "error: 'a-0}.tar': '}' without '{' at character 4");
+  CHECK(expansion_problem("{000-127}") ==
         "error: '{000-127}': '{000-127}' is neither a range such as {000..127} nor alternatives "
         "such as {a,b} at character 1");
   for (const char* text : {"{}", "{a}", "{1..}", "{..2}", "{1..b}", "{1..2..0}", "{1..2..3..4}",
                            "{1...3}", "{ 1..3}", "{1..99999999999999999999}"})
-    CHECK_THAT(problem(text), Catch::Contains("is neither a range"));
-  CHECK(problem("{{1..2}}") == "error: '{{1..2}}': braces without a range or a ',' at character 1");
-  CHECK_THAT(problem(std::string(33, '{')), Catch::Contains("braces nested more than 32 deep"));
-  CHECK_THAT(problem(std::string(100'000, '{')), Catch::Contains("nested more than 32 deep"));
+    CHECK_THAT(expansion_problem(text), Catch::Contains("is neither a range"));
+  CHECK(expansion_problem("{{1..2}}") ==
+        "error: '{{1..2}}': braces without a range or a ',' at character 1");
+  CHECK_THAT(expansion_problem(std::string(33, '{')),
+             Catch::Contains("braces nested more than 32 deep"));
+  CHECK_THAT(expansion_problem(std::string(100'000, '{')),
+             Catch::Contains("nested more than 32 deep"));
 }
+
+}  // namespace bv::test

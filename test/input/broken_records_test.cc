@@ -7,6 +7,7 @@
 #include "lib/input/check/check_data.h"
 #include "lib/input/check/data_sections.h"
 #include "lib/input/prepare_data.h"
+#include "test/input/lists.h"
 #include "test/support/bad_data/image_folders.h"
 #include "test/support/bad_data/record_writers.h"
 #include "test/support/config.h"
@@ -16,18 +17,15 @@
 namespace bv::test {
 namespace {
 
-constexpr int64_t kNo = Source::kNoLabel;
-using Labels = std::vector<int64_t>;
-
 const std::string kWrongData = "the checksum of the record's data is wrong";
 
-std::string example(uint64_t label) {
+std::string note_example(uint64_t label) {
   return tf_example({{"label", label_feature(label)}, {"note", bytes_feature("some text")}});
 }
-std::string record(uint64_t label) { return tfrecord(example(label)); }
+std::string note_record(uint64_t label) { return tfrecord(note_example(label)); }
 
 // A record whose frame has a flipped bit: it is no Example any more, and its checksum is wrong.
-std::string damaged_record(uint64_t label) { return flipped(record(label), 12); }
+std::string damaged_record(uint64_t label) { return flipped(note_record(label), 12); }
 
 // A folder with the one-file TFDS data set `d`, and its own index cache.
 struct Records : MemoryFolder {
@@ -80,7 +78,9 @@ struct Records : MemoryFolder {
   MemoryFolder cache;
 };
 
-std::string at_second() { return fmt::format("{} @ offset {}", Records::kShard, record(1).size()); }
+std::string at_second() {
+  return fmt::format("{} @ offset {}", Records::kShard, note_record(1).size());
+}
 
 // The hint that only the source tfrecord appends: tfds checks its files later.
 std::string hint(const std::string& source) {
@@ -93,26 +93,26 @@ TEST_CASE("a record that is no Example is an example that fails, without a label
   const Records records;
   for (const std::string source : {"tfrecord", "tfds"}) {
     INFO(source);
-    records.file(record(4) + damaged_record(5) + record(6) + record(4), 4);
+    records.file(note_record(4) + damaged_record(5) + note_record(6) + note_record(4), 4);
     CHECK(records.problem(source) == at_second() + ": error: " + kWrongData + hint(source));
     const auto data = records.open(source, /*keep_broken=*/true);
     REQUIRE(data->size() == 4);
-    CHECK(data->labels() == Labels{4, kNo, 6, 4});
+    CHECK(data->labels() == Labels{4, Source::kNoLabel, 6, 4});
     CHECK(data->label_counts() == std::map<int64_t, int64_t>{{4, 2}, {6, 1}});
     CHECK(records.local(error_of([&] { data->read(1); }, Exit::data)) ==
           at_second() + ": error: " + kWrongData);
     CHECK(records.local(data->describe(1)) == at_second());
     CHECK(data->read(2).at("label").item<int64_t>() == 6);
     // A record whose checksum is right.
-    records.file(record(4) + tfrecord("text"), 2);
+    records.file(note_record(4) + tfrecord("text"), 2);
     CHECK(records.problem(source) ==
           at_second() + ": error: the record is not a tf.train.Example" + hint(source));
     const auto text = records.open(source, /*keep_broken=*/true);
-    CHECK(text->labels() == Labels{4, kNo});
+    CHECK(text->labels() == Labels{4, Source::kNoLabel});
     CHECK_THAT(records.local(error_of([&] { text->read(1); }, Exit::data)),
                Catch::StartsWith(at_second() + ": error: "));
     // After a wrong length, the start of the next record is unknown.
-    records.file(record(4) + flipped(record(5), 0) + record(6), 3);
+    records.file(note_record(4) + flipped(note_record(5), 0) + note_record(6), 3);
     CHECK(records.local(error_of([&] { records.open(source, /*keep_broken=*/true); })) ==
           at_second() + ": error: the checksum of a record's length is wrong");
   }
@@ -120,12 +120,12 @@ TEST_CASE("a record that is no Example is an example that fails, without a label
 
 TEST_CASE("whichever bit of a record is flipped, only this example is lost", "[formats]") {
   const Records records;
-  const std::string good = record(5);
+  const std::string good = note_record(5);
   for (const std::string source : {"tfrecord", "tfds"}) {
     for (size_t byte = 12; byte < good.size(); ++byte) {
       const int bit = static_cast<int>(byte) % 8;
       CAPTURE(source, byte, bit);
-      records.file(record(4) + flipped(good, byte, bit) + record(6), 3);
+      records.file(note_record(4) + flipped(good, byte, bit) + note_record(6), 3);
       const auto data = records.open(source, /*keep_broken=*/true);
       REQUIRE(data->labels().size() == 3);
       CHECK(data->labels()[0] == 4);
@@ -136,7 +136,7 @@ TEST_CASE("whichever bit of a record is flipped, only this example is lost", "[f
       // Without skip_errors it is detected at the start, or when the example is read.
       const std::string strict = records.problem(source);
       CHECK((strict.empty() || strict == at_second() + ": error: " + kWrongData + hint(source)));
-      CHECK(strict.empty() == (data->labels()[1] != kNo));
+      CHECK(strict.empty() == (data->labels()[1] != Source::kNoLabel));
     }
   }
 }
@@ -144,9 +144,9 @@ TEST_CASE("whichever bit of a record is flipped, only this example is lost", "[f
 TEST_CASE("tfrecord: the first example that can be read says which features there are",
           "[formats]") {
   const Records records;
-  records.file(damaged_record(1) + tfrecord("text") + record(3), 3);
+  records.file(damaged_record(1) + tfrecord("text") + note_record(3), 3);
   const auto data = records.open("tfrecord", /*keep_broken=*/true);
-  CHECK(data->labels() == Labels{kNo, kNo, 3});
+  CHECK(data->labels() == Labels{Source::kNoLabel, Source::kNoLabel, 3});
   CHECK(data->read(2).contains("note"));
   CHECK(records.problem("tfrecord") ==
         fmt::format("{0} @ offset 0: error: {1}\n{2}: error: the record is not a "
@@ -159,7 +159,7 @@ TEST_CASE("tfrecord: the first example that can be read says which features ther
 
 TEST_CASE("many broken records are counted", "[formats]") {
   const Records records;
-  std::string content = record(1);
+  std::string content = note_record(1);
   for (uint64_t i = 0; i < 30; ++i) content += damaged_record(i % 10);
   records.file(content, 31);
   const std::string all = records.problem("tfds");
@@ -170,15 +170,15 @@ TEST_CASE("many broken records are counted", "[formats]") {
 TEST_CASE("a stored index with broken records is of no use to a strict run", "[formats]") {
   const Records records;
   const std::string wrong = at_second() + ": error: " + kWrongData;
-  records.file(record(4) + damaged_record(5) + record(6), 3);
+  records.file(note_record(4) + damaged_record(5) + note_record(6), 3);
   records.age();
   for (int i = 0; i < 2; ++i) {
-    CHECK(records.open("tfds", /*keep_broken=*/true)->labels() == Labels{4, kNo, 6});
+    CHECK(records.open("tfds", /*keep_broken=*/true)->labels() == Labels{4, Source::kNoLabel, 6});
     CHECK(records.stored() == 1);
     CHECK(records.problem("tfds") == wrong);
   }
   // One without broken records serves both.
-  records.file(record(4) + record(5) + record(6), 3);
+  records.file(note_record(4) + note_record(5) + note_record(6), 3);
   records.age();
   CHECK(records.open("tfds", /*keep_broken=*/false)->labels() == Labels{4, 5, 6});
   const std::ptrdiff_t stored = records.stored();
@@ -188,7 +188,7 @@ TEST_CASE("a stored index with broken records is of no use to a strict run", "[f
 
 TEST_CASE("data check lists a broken record, and its list leaves it out", "[formats]") {
   const Records records;
-  records.file(record(4) + damaged_record(5) + record(6), 3);
+  records.file(note_record(4) + damaged_record(5) + note_record(6), 3);
   const std::string list = records / "list.jsonl";
   for (const std::string source : {"tfrecord", "tfds"}) {
     INFO(source);
@@ -201,7 +201,7 @@ TEST_CASE("data check lists a broken record, and its list leaves it out", "[form
     CHECK(records.local(lines) ==
           fmt::format("{{\"data\": \"input\", \"example\": \"{}\", \"file\": \"{}\", \"offset\": "
                       "{}, \"reason\": \"{}\"}}\n",
-                      at_second(), Records::kShard, record(1).size(), kWrongData));
+                      at_second(), Records::kShard, note_record(1).size(), kWrongData));
     write(list, lines);
 
     const Config with_list = parse_config(data + "  quarantine: " + list + "\n", "x.yaml");

@@ -15,7 +15,7 @@ namespace {
 
 Pipeline made(const std::string& text) { return Pipeline(text, Place{"t.yaml", 3, 9}); }
 
-at::Tensor noise(std::vector<int64_t> shape, at::ScalarType dtype, uint64_t index = 0) {
+at::Tensor byte_noise(std::vector<int64_t> shape, at::ScalarType dtype, uint64_t index = 0) {
   Rng rng(11, Purpose::synthetic, index);
   at::Tensor out = at::empty(shape, at::kFloat);
   float* values = out.mutable_data_ptr<float>();
@@ -24,8 +24,8 @@ at::Tensor noise(std::vector<int64_t> shape, at::ScalarType dtype, uint64_t inde
   return out.to(dtype);
 }
 
-Example example(at::ScalarType dtype) {
-  return {{"image", noise({9, 12, 3}, dtype)}, {"label", at::scalar_tensor(3, at::kLong)}};
+Example image_example(at::ScalarType dtype) {
+  return {{"image", byte_noise({9, 12, 3}, dtype)}, {"label", at::scalar_tensor(3, at::kLong)}};
 }
 
 Example applied(const Pipeline& pp, Example of) {
@@ -57,8 +57,8 @@ TEST_CASE("the normalization of bytes is left out where no later op uses the ima
     const std::optional<Normalization> rest = shorter.leave_normalization();
     CHECK(rest.has_value() == left);
     for (const at::ScalarType dtype : {at::kByte, at::kFloat}) {
-      Example got = applied(shorter, example(dtype));
-      const Example want = applied(whole, example(dtype));
+      Example got = applied(shorter, image_example(dtype));
+      const Example want = applied(whole, image_example(dtype));
       // The second of two normalizations never gets bytes.
       const bool bytes = left && dtype == at::kByte && text != "value_range(0, 1)|vgg_value_range";
       if (rest) CHECK((got.at("image").scalar_type() == at::kByte) == bytes);
@@ -67,7 +67,7 @@ TEST_CASE("the normalization of bytes is left out where no later op uses the ima
       for (const auto& [key, value] : want) CHECK(got.at(key).equal(value));
       if (!shorter.has_batched()) continue;
       Example batch;
-      for (const auto& [key, value] : example(dtype)) batch[key] = at::stack({value, value});
+      for (const auto& [key, value] : image_example(dtype)) batch[key] = at::stack({value, value});
       std::vector<Rng> rngs(2, Rng(7, Purpose::augment, 1));
       shorter.apply_batch(batch, rngs);
       if (rest) CHECK((batch.at("image").scalar_type() == at::kByte) == bytes);
@@ -108,8 +108,8 @@ TEST_CASE("operators normalize and mix images as the loader and mixup do") {
     for (size_t i = 0; i < channels; ++i) how.range.push_back(200 + static_cast<float>(i));
     how.clip = channels == 3;
     std::tie(how.clip_min, how.clip_max) = std::pair(-0.9F, 0.8F);
-    const at::Tensor bytes = noise({4, 5, 6, c}, at::kByte);
-    const at::Tensor before = noise({1, 5, 6, c}, at::kByte, 1);
+    const at::Tensor bytes = byte_noise({4, 5, 6, c}, at::kByte);
+    const at::Tensor before = byte_noise({1, 5, 6, c}, at::kByte, 1);
     const at::Tensor y = normalize(bytes, how), first = normalize(before, how);
     const auto distance = [](const at::Tensor& a, const at::Tensor& b) {
       return (a - b).abs().max().item<float>();

@@ -30,13 +30,13 @@ class Labelled : public FakeSource {
   const bool sorted_;
 };
 
-std::shared_ptr<const Dataset> slice(std::vector<int64_t> labels, const std::string& split,
-                                     bool sorted = false) {
+std::shared_ptr<const Dataset> labelled_slice(std::vector<int64_t> labels, const std::string& split,
+                                              bool sorted = false) {
   return std::make_shared<Dataset>(std::make_shared<Labelled>(std::move(labels), sorted), split,
                                    Place{});
 }
 
-std::string refusal(const Dataset& data, const std::string& ops, int64_t budget = 0) {
+std::string check_refusal(const Dataset& data, const std::string& ops, int64_t budget = 0) {
   const auto pp = pipeline(ops);
   return error_of([&] {
     const Example form = compute_first_example(data, *pp, 1, budget);
@@ -64,51 +64,51 @@ const std::string kOnehot = "onehot(3, key='label', key_result='labels')";
 
 TEST_CASE("label_bounds are indices of the data set, also for slices") {
   const std::vector<int64_t> labels = {1, 0, 2, 5, -3, 2, 7, 0};
-  CHECK(slice(labels, "train")->label_bounds() == Bounds{{4, -3}, {6, 7}});
-  CHECK(slice(labels, "train[:4]")->label_bounds() == Bounds{{1, 0}, {3, 5}});
-  CHECK(slice(labels, "train[5:]+train[:3]")->label_bounds() == Bounds{{2, 0}, {1, 7}});
+  CHECK(labelled_slice(labels, "train")->label_bounds() == Bounds{{4, -3}, {6, 7}});
+  CHECK(labelled_slice(labels, "train[:4]")->label_bounds() == Bounds{{1, 0}, {3, 5}});
+  CHECK(labelled_slice(labels, "train[5:]+train[:3]")->label_bounds() == Bounds{{2, 0}, {1, 7}});
   CHECK(dataset(std::make_shared<FakeSource>(4))->label_bounds().empty());
-  CHECK(slice({1, 0, 0, 2, 0, 2}, "train")->label_bounds(2) ==
+  CHECK(labelled_slice({1, 0, 0, 2, 0, 2}, "train")->label_bounds(2) ==
         Bounds{{1, 0}, {2, 0}, {3, 2}, {5, 2}});
   // In the order of the permutation by which sorted sources are sliced.
   std::vector<int64_t> sorted(100);
   for (int64_t i = 0; i < 100; ++i) sorted[i] = i / 10;
-  const auto part = slice(sorted, "train[20:60]", true);
+  const auto part = labelled_slice(sorted, "train[20:60]", true);
   for (const auto& [index, label] : part->label_bounds())
     CHECK(part->read(index).at("label").item<int64_t>() == label);
 }
 
 TEST_CASE("labels out of range are found anywhere in the data") {
-  CHECK(refusal(*slice({0, 1, 2, 0, 1}, "train"), kOnehot).empty());
-  CHECK(refusal(*slice({0, 1, 2, 3, 1}, "train"), kOnehot) ==
+  CHECK(check_refusal(*labelled_slice({0, 1, 2, 0, 1}, "train"), kOnehot).empty());
+  CHECK(check_refusal(*labelled_slice({0, 1, 2, 3, 1}, "train"), kOnehot) ==
         "error: train/3.png: onehot: 'label' is 3, must be within 0 .. 2");
-  CHECK(refusal(*slice({0, 1, 2, 3, 1}, "train[:3]"), kOnehot).empty());
-  CHECK(refusal(*slice({0, 1, -1, 0, 1}, "train"), kOnehot) ==
+  CHECK(check_refusal(*labelled_slice({0, 1, 2, 3, 1}, "train[:3]"), kOnehot).empty());
+  CHECK(check_refusal(*labelled_slice({0, 1, -1, 0, 1}, "train"), kOnehot) ==
         "error: train/2.png: the label is -1, but class numbers begin at 0");
-  CHECK(refusal(*slice({0, 1, -1, 0, 1}, "train"), "keep('image')").empty());
+  CHECK(check_refusal(*labelled_slice({0, 1, -1, 0, 1}, "train"), "keep('image')").empty());
 }
 
 TEST_CASE("no error budget covers a label out of range") {
   const std::string line =
       "error: train/3.png: onehot: 'label' is 3, must be within 0 .. 2 (class 'c3')";
   for (const int64_t budget : {0, 1, 100})
-    CHECK(refusal(*some_broken({0, 1, 2, 3, 1}, {}), kOnehot, budget) == line);
+    CHECK(check_refusal(*some_broken({0, 1, 2, 3, 1}, {}), kOnehot, budget) == line);
   // The first example, and one with a negative label.
-  CHECK(refusal(*some_broken({3, 1, 2}, {}), kOnehot, 5) ==
+  CHECK(check_refusal(*some_broken({3, 1, 2}, {}), kOnehot, 5) ==
         "error: train/0.png: onehot: 'label' is 3, must be within 0 .. 2 (class 'c3')");
-  CHECK(refusal(*some_broken({0, 1, -1}, {}), kOnehot, 5) ==
+  CHECK(check_refusal(*some_broken({0, 1, -1}, {}), kOnehot, 5) ==
         "error: train/2.png: the label is -1, but class numbers begin at 0");
   // If the first examples with the largest label cannot be read, others are tried.
-  CHECK(refusal(*some_broken({0, 3, 3, 3, 1}, {1, 2}), kOnehot, 5) == line);
-  CHECK(refusal(*some_broken({0, 3, 3, 3, 1}, {1, 2, 3}), kOnehot, 5).empty());
+  CHECK(check_refusal(*some_broken({0, 3, 3, 3, 1}, {1, 2}), kOnehot, 5) == line);
+  CHECK(check_refusal(*some_broken({0, 3, 3, 3, 1}, {1, 2, 3}), kOnehot, 5).empty());
 }
 
 TEST_CASE("an example that cannot be read names the key that skips it") {
   const std::string line =
       "train/1.png: truncated JPEG (input.skip_errors: N skips up to N such examples)";
-  CHECK(refusal(*some_broken({0, 1, 2}, {1}), kOnehot) == "error: " + line);
-  CHECK(refusal(*some_broken({0, 1, 2}, {1}), kOnehot, 1).empty());
-  CHECK(refusal(*some_broken({0, 1, 2}, {0}), kOnehot) ==
+  CHECK(check_refusal(*some_broken({0, 1, 2}, {1}), kOnehot) == "error: " + line);
+  CHECK(check_refusal(*some_broken({0, 1, 2}, {1}), kOnehot, 1).empty());
+  CHECK(check_refusal(*some_broken({0, 1, 2}, {0}), kOnehot) ==
         "[input] train/0.png: truncated JPEG (input.skip_errors: N skips up to N such examples)");
 }
 
@@ -117,11 +117,11 @@ TEST_CASE("the second example must have the first one's shapes") {
   source->transform = [](int64_t index, Example& example) {
     if (index == 1) example["image"] = at::empty({4, 5, 3}, at::kByte);
   };
-  CHECK(refusal(*dataset(source), "") ==
+  CHECK(check_refusal(*dataset(source), "") ==
         "error: train/1.png: feature 'image' has shape (4, 5, 3), but (6, 5, 3) in other examples: "
         "add an op such as resize or random_crop to pp that makes all shapes equal");
-  CHECK(refusal(*dataset(source), "keep('label')").empty());
-  CHECK(refusal(*dataset(std::make_shared<FakeSource>(1)), "").empty());
+  CHECK(check_refusal(*dataset(source), "keep('label')").empty());
+  CHECK(check_refusal(*dataset(std::make_shared<FakeSource>(1)), "").empty());
 }
 
 TEST_CASE("the first example reports its failure as one of the input, before the run") {

@@ -7,17 +7,14 @@
 
 #include "lib/input/image/jpeg.h"
 #include "lib/input/prepare_data.h"
+#include "test/input/lists.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/text.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
-
-using Names = std::vector<std::string>;
 
 const ClassNames kAnimals{{"cat", "dog", "ship"}, "the training data"};
 
@@ -41,7 +38,7 @@ std::shared_ptr<const Dataset> open(const TempFolder& folder, const ClassNames& 
   return data;
 }
 
-std::vector<int64_t> labels_of(const Dataset& data) {
+std::vector<int64_t> mapped_labels(const Dataset& data) {
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < data.size(); ++i)
     labels.push_back(data.read(i).at("label").item<int64_t>());
@@ -89,7 +86,7 @@ TEST_CASE("a data set has the run's class numbers, one by one and in batches") {
   write_classes(folder, {"cat", "ship"}, 2);
   Names notes;
   const auto data = open(folder, kAnimals, "", &notes);
-  CHECK(labels_of(*data) == std::vector<int64_t>{0, 0, 2, 2});
+  CHECK(mapped_labels(*data) == std::vector<int64_t>{0, 0, 2, 2});
   const std::vector<int64_t> all = {3, 0};
   CHECK(data->read_batch(all).at("label").equal(at::tensor({2, 0}, at::kLong)));
   CHECK(data->class_names() == kAnimals.names);
@@ -105,7 +102,7 @@ TEST_CASE("classes that the run does not have are an error, or are left out") {
         "dog, ship; `unknown_classes: skip` leaves these examples out");
   Names notes;
   const auto data = open(folder, kAnimals, ", unknown_classes: skip", &notes);
-  CHECK(labels_of(*data) == std::vector<int64_t>{0, 0, 2, 2});
+  CHECK(mapped_labels(*data) == std::vector<int64_t>{0, 0, 2, 2});
   CHECK(data->describe(3) == "ship/1.jpg");
   CHECK(notes == Names{"t.yaml: warning: 2 of 6 examples are left out, because the training "
                        "data has no class bus"});
@@ -136,7 +133,7 @@ TEST_CASE("labels are compared by number, with a warning, if one side has no nam
   const TempFolder folder;
   write_classes(folder, {"cat", "ship"}, 1);
   Names notes;
-  CHECK(labels_of(*open(folder, ClassNames{}, "", &notes)) == std::vector<int64_t>{0, 1});
+  CHECK(mapped_labels(*open(folder, ClassNames{}, "", &notes)) == std::vector<int64_t>{0, 1});
   CHECK(notes == Names{"t.yaml: warning: has class names, but the training data has none: "
                        "labels are compared by number (0 is 'cat')"});
 }
@@ -158,7 +155,7 @@ TEST_CASE("class names that are numbers match labels without names by their numb
   write_classes(folder, sorted, 1);
   Names notes;
   const auto named = open(folder, ClassNames{}, "", &notes);
-  CHECK(labels_of(*named) == std::vector<int64_t>{0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(mapped_labels(*named) == std::vector<int64_t>{0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9});
   CHECK(named->class_names()[10] == "10");
   CHECK(notes == Names{"t.yaml: warning: has class names, but the training data has none: these "
                        "names are numbers, so label 2 is the class '2', wherever it is in the list "
@@ -183,3 +180,5 @@ TEST_CASE("the fingerprint of a data set tells copies from other data") {
   CHECK(fingerprint(first) == fingerprint(copy));
   CHECK(fingerprint(first) != fingerprint(other));
 }
+
+}  // namespace bv::test

@@ -6,14 +6,7 @@
 #include "test/support/limits.h"
 #include "test/support/text.h"
 
-using namespace bv;
-using namespace bv::test;
-
-namespace {
-
-using Names = std::vector<std::string>;
-
-}  // namespace
+namespace bv::test {
 
 TEST_CASE("csv: whole numbers are class numbers", "[csv]") {
   const CsvFolder folder;
@@ -249,3 +242,5 @@ TEST_CASE("csv: generated examples have the labels of the keys", "[csv]") {
   CHECK(labels("label: [x, y, z]\n").sizes() == at::IntArrayRef{3});
   CHECK(folder.data("", "", env)->read(1).at("label").scalar_type() == at::kLong);
 }
+
+}  // namespace bv::test

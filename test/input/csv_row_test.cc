@@ -3,15 +3,13 @@
 #include <catch2/catch.hpp>
 
 #include "lib/util/rng.h"
+#include "test/input/lists.h"
 
-using namespace bv;
-
+namespace bv::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
 // Returns the cells of all rows of a CSV string.
-std::vector<Names> rows_of(const std::string& text, char delimiter = ',') {
+std::vector<Names> csv_rows(const std::string& text, char delimiter = ',') {
   std::vector<Names> rows;
   for (size_t at = 0; at < text.size();) {
     std::vector<CsvCell> cells;
@@ -34,16 +32,16 @@ std::vector<Names> rows_of(const std::string& text, char delimiter = ',') {
 }  // namespace
 
 TEST_CASE("csv: rows of RFC 4180", "[csv]") {
-  CHECK(rows_of("a,b,c\n1,2,3\n") == std::vector<Names>{{"a", "b", "c"}, {"1", "2", "3"}});
-  CHECK(rows_of("a,b\r\n1,2") == std::vector<Names>{{"a", "b"}, {"1", "2"}});
-  CHECK(rows_of("\"a,b\",\"c\"\"d\",\"e\nf\r\ng\",\"\"\n") ==
+  CHECK(csv_rows("a,b,c\n1,2,3\n") == std::vector<Names>{{"a", "b", "c"}, {"1", "2", "3"}});
+  CHECK(csv_rows("a,b\r\n1,2") == std::vector<Names>{{"a", "b"}, {"1", "2"}});
+  CHECK(csv_rows("\"a,b\",\"c\"\"d\",\"e\nf\r\ng\",\"\"\n") ==
         std::vector<Names>{{"a,b", "c\"d", "e\nf\r\ng", ""}});
-  CHECK(rows_of(",,\n") == std::vector<Names>{{"", "", ""}});
-  CHECK(rows_of("\"\"\"\"\n") == std::vector<Names>{{"\""}});
-  CHECK(rows_of("a;b,c\n", ';') == std::vector<Names>{{"a", "b,c"}});
-  CHECK(rows_of("a\tb \t c\n", '\t') == std::vector<Names>{{"a", "b", "c"}});
-  CHECK(rows_of(" a b ,\" c \"\n") == std::vector<Names>{{"a b", " c "}});
-  CHECK(rows_of("a\n\nb\r") == std::vector<Names>{{"a"}, {""}, {"b"}});
+  CHECK(csv_rows(",,\n") == std::vector<Names>{{"", "", ""}});
+  CHECK(csv_rows("\"\"\"\"\n") == std::vector<Names>{{"\""}});
+  CHECK(csv_rows("a;b,c\n", ';') == std::vector<Names>{{"a", "b,c"}});
+  CHECK(csv_rows("a\tb \t c\n", '\t') == std::vector<Names>{{"a", "b", "c"}});
+  CHECK(csv_rows(" a b ,\" c \"\n") == std::vector<Names>{{"a b", " c "}});
+  CHECK(csv_rows("a\n\nb\r") == std::vector<Names>{{"a"}, {""}, {"b"}});
 }
 
 TEST_CASE("csv: random cells survive a round trip", "[csv]") {
@@ -71,7 +69,9 @@ TEST_CASE("csv: random cells survive a round trip", "[csv]") {
         text += rng.below(2) == 0 ? "\n" : "\r\n";
       }
       INFO(text);
-      CHECK(rows_of(text, delimiter) == rows);
+      CHECK(csv_rows(text, delimiter) == rows);
     }
   }
 }
+
+}  // namespace bv::test

@@ -26,4 +26,11 @@ inline std::vector<int64_t> labels_of(const Dataset& data) {
   return {labels.const_data_ptr<int64_t>(), labels.const_data_ptr<int64_t>() + labels.numel()};
 }
 
+// The environment of data that may have broken examples.
+inline DataEnv tolerant() {
+  DataEnv env;
+  env.source.keep_broken = true;
+  return env;
+}
+
 }  // namespace bv::test

@@ -4,19 +4,10 @@
 #include "test/input/csv_support.h"
 #include "test/support/compare.h"
 
-using namespace bv;
-using namespace bv::test;
-using namespace std::string_literals;
-
+namespace bv::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
-DataEnv tolerant() {
-  DataEnv env;
-  env.source.keep_broken = true;
-  return env;
-}
+using std::string_literals::operator""s;
 
 }  // namespace
 
@@ -354,3 +345,5 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
             ": error: has several labels in a cell, such as 'cat;dog': write the "
             "config yourself, with `name: csv` and `multilabel: true`");
 }
+
+}  // namespace bv::test

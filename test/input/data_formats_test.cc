@@ -11,27 +11,16 @@
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/prepare_data.h"
 #include "lib/util/file.h"
+#include "test/input/open_data.h"
 #include "test/support/bad_data/record_writers.h"
 #include "test/support/compare.h"
-#include "test/support/config.h"
 #include "test/support/digits_40.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/image_files.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
-
-std::shared_ptr<const Dataset> open_data(const std::string& section) {
-  return from_yaml(
-      section, [&](const Config& config) { return prepare_data(config, DataEnv{}); })(std::nullopt);
-}
-
-std::string open_error(const std::string& section) {
-  return error_of([&] { open_data(section); });
-}
 
 // Sets the cache folder for a test, so that stored indexes of other tests are not found.
 class OwnCache {
@@ -121,7 +110,7 @@ TEST_CASE("nested features of TFDS have their types and shapes", "[formats]") {
   const auto order = nlohmann::json::parse(read_file(digits_40() + "/order.json"));
   for (const std::string folder : {"tfds", "tfds_array_record"}) {
     const Example example = open_data(tfds_section(folder))->read(7);
-    CHECK(read_text(example.at("id")) == order.at("train")[7].get<std::string>());
+    CHECK(bv::read_text(example.at("id")) == order.at("train")[7].get<std::string>());
     CHECK(example.at("size").equal(at::tensor({8, 8}, at::kInt)));
     CHECK(example.at("mean").scalar_type() == at::kFloat);
     CHECK(example.at("mean").item<float>() == decoded(example).to(at::kFloat).mean().item<float>());
@@ -356,3 +345,5 @@ TEST_CASE("folders that are no TFDS data set are told", "[formats]") {
   CHECK(open_error("{name: tfds, data_dir: " + version + "}") ==
         features + ": error: describes no feature that is read");
 }
+
+}  // namespace bv::test

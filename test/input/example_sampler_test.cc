@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kOrder = 77;
 
 // Returns shuffled labels with counts[k] examples of class k.
-std::vector<int64_t> labels_of(const std::vector<int64_t>& counts) {
+std::vector<int64_t> shuffled_labels(const std::vector<int64_t>& counts) {
   std::vector<int64_t> labels;
   for (size_t k = 0; k < counts.size(); ++k)
     labels.insert(labels.end(), counts[k], static_cast<int64_t>(k));
@@ -63,7 +63,7 @@ void check_passes(const std::vector<int64_t>& picked, const std::vector<int64_t>
 }  // namespace
 
 TEST_CASE("balanced classes have equal shares, exactly in each block") {
-  const std::vector<int64_t> labels = labels_of({500, 100, 20, 3, 1});
+  const std::vector<int64_t> labels = shuffled_labels({500, 100, 20, 3, 1});
   const auto sampler = sample_classes(labels, ClassShares::equal);
   constexpr int64_t kBlock = 1025;  // the smallest multiple of 5 from 1024 on
   const std::vector<int64_t> picked = picks(*sampler, 4 * kBlock);
@@ -85,7 +85,7 @@ TEST_CASE("balanced classes have equal shares, exactly in each block") {
 }
 
 TEST_CASE("shares by the square root hold to within one example after each block") {
-  const std::vector<int64_t> labels = labels_of({900, 400, 25, 1});
+  const std::vector<int64_t> labels = shuffled_labels({900, 400, 25, 1});
   const auto sampler = sample_classes(labels, ClassShares::square_root);
   const std::vector<double> shares = {30, 20, 5, 1};
   const std::vector<int64_t> picked = picks(*sampler, 16 * 1024);
@@ -155,7 +155,7 @@ TEST_CASE("with equal weights each pass has every example once, in an order of i
 }
 
 TEST_CASE("what a sampler picks is a function of its data, the order and the position") {
-  const std::vector<int64_t> labels = labels_of({50, 7});
+  const std::vector<int64_t> labels = shuffled_labels({50, 7});
   const std::vector<double> weights = {0.5, 0, 3, 1};
   for (const auto& make :
        {std::function([&] { return sample_classes(labels, ClassShares::equal); }),

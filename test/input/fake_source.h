@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lib/input/dataset.h"
+#include "lib/input/loader/loader.h"
 #include "lib/input/pipeline.h"
 #include "lib/util/error.h"
 #include "lib/util/rng.h"
@@ -76,5 +77,11 @@ inline std::shared_ptr<FakeSource> failing(int64_t size, std::set<int64_t> bad,
   };
   return source;
 }
+
+inline std::vector<int64_t> batch_labels(const Batch& batch) {
+  const at::Tensor& values = batch.at("label");
+  return {values.const_data_ptr<int64_t>(), values.const_data_ptr<int64_t>() + values.numel()};
+}
+inline std::vector<int64_t> next_labels(Loader& loader) { return batch_labels(loader.next()); }
 
 }  // namespace bv::test

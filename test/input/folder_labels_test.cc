@@ -7,21 +7,18 @@
 #include <filesystem>
 
 #include "lib/input/prepare_data.h"
+#include "test/input/lists.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/image_files.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
 // An image folder that has the class folders `names`, each with one image.
-struct Folder : TempFolder {
-  explicit Folder(const Names& names) {
+struct ClassFolders : TempFolder {
+  explicit ClassFolders(const Names& names) {
     for (const std::string& name : names) write(name + "/1.jpg", flat_jpeg(100));
   }
   std::shared_ptr<const Dataset> open(const std::string& keys) const {
@@ -33,7 +30,7 @@ struct Folder : TempFolder {
   }
 };
 
-std::vector<float> labels_of(const Dataset& data, int64_t index) {
+std::vector<float> label_vector(const Dataset& data, int64_t index) {
   const at::Tensor labels = data.read(index).at("labels");
   REQUIRE(labels.scalar_type() == at::kFloat);
   const float* begin = labels.const_data_ptr<float>();
@@ -43,26 +40,26 @@ std::vector<float> labels_of(const Dataset& data, int64_t index) {
 }  // namespace
 
 TEST_CASE("a folder has several labels in its name", "[image_folder]") {
-  const Folder folder({"blue_dress", "blue_shirt", "red_dress", "shoe"});
+  const ClassFolders folder({"blue_dress", "blue_shirt", "red_dress", "shoe"});
   const auto data = folder.open("separator: _\n");
   CHECK(data->source().class_names() == Names{"blue", "dress", "red", "shirt", "shoe"});
-  CHECK(labels_of(*data, 0) == std::vector<float>{1, 1, 0, 0, 0});
-  CHECK(labels_of(*data, 1) == std::vector<float>{1, 0, 0, 1, 0});
-  CHECK(labels_of(*data, 2) == std::vector<float>{0, 1, 1, 0, 0});
-  CHECK(labels_of(*data, 3) == std::vector<float>{0, 0, 0, 0, 1});
+  CHECK(label_vector(*data, 0) == std::vector<float>{1, 1, 0, 0, 0});
+  CHECK(label_vector(*data, 1) == std::vector<float>{1, 0, 0, 1, 0});
+  CHECK(label_vector(*data, 2) == std::vector<float>{0, 1, 1, 0, 0});
+  CHECK(label_vector(*data, 3) == std::vector<float>{0, 0, 0, 0, 1});
   CHECK(!data->read(0).contains("label"));
   CHECK(!data->source().labels(0).defined());
 }
 
 TEST_CASE("the classes of several labels are those of all splits", "[image_folder]") {
-  const Folder folder({"train/red_dress", "train/blue", "val/blue_shirt"});
+  const ClassFolders folder({"train/red_dress", "train/blue", "val/blue_shirt"});
   const auto data = folder.open("separator: _\nsplit: val\n");
   CHECK(data->source().class_names() == Names{"blue", "dress", "red", "shirt"});
-  CHECK(labels_of(*data, 0) == std::vector<float>{1, 0, 0, 1});
+  CHECK(label_vector(*data, 0) == std::vector<float>{1, 0, 0, 1});
 }
 
 TEST_CASE("the name of a folder is a number", "[image_folder]") {
-  const Folder folder({"1", "100", "25.5", "007", "-3"});
+  const ClassFolders folder({"1", "100", "25.5", "007", "-3"});
   const auto data = folder.open("label: number\n");
   CHECK(data->source().class_names().empty());
   CHECK(!data->source().labels(0).defined());
@@ -77,40 +74,40 @@ TEST_CASE("the name of a folder is a number", "[image_folder]") {
 }
 
 TEST_CASE("the name of a folder is several numbers", "[image_folder]") {
-  const Folder folder({"1.5x-2", "0x00"});
+  const ClassFolders folder({"1.5x-2", "0x00"});
   const auto data = folder.open("label: number\nseparator: x\n");
-  CHECK(labels_of(*data, 0) == std::vector<float>{0, 0});
-  CHECK(labels_of(*data, 1) == std::vector<float>{1.5, -2});
+  CHECK(label_vector(*data, 0) == std::vector<float>{0, 0});
+  CHECK(label_vector(*data, 1) == std::vector<float>{1.5, -2});
 }
 
 TEST_CASE("names of folders that do not fit the keys", "[image_folder]") {
-  const Folder folder({"blue_dress", "shoe"});
+  const ClassFolders folder({"blue_dress", "shoe"});
   CHECK(folder.problem("separator: ''\n") == "t.yaml:3:12: error: separator: is empty");
   CHECK(
       folder.problem("label: number\n") ==
       "t.yaml:3:8: error: label: number, but the folder name 'blue_dress' is no number; if a name "
       "holds several, give the text between them as `separator`");
-  CHECK(Folder({"1e40"}).problem("label: number\n") ==
+  CHECK(ClassFolders({"1e40"}).problem("label: number\n") ==
         "t.yaml:3:8: error: label: number, but the folder name '1e40' is too large for float32");
-  CHECK(Folder({"1", ".5"}).problem("label: number\n") ==
+  CHECK(ClassFolders({"1", ".5"}).problem("label: number\n") ==
         "t.yaml:3:8: error: label: number, but the folder '.5' is hidden; call it '0.5'");
   CHECK(
       folder.problem("label: number\nseparator: _\n") ==
       "t.yaml:3:8: error: label: number, but 'blue' in the folder name 'blue_dress' is no number; "
       "if a name holds several, give the text between them as `separator`");
   CHECK(folder.problem("label: name\n").starts_with("t.yaml:3:8: error: "));
-  CHECK(Folder({"a__b"}).problem("separator: _\n") ==
+  CHECK(ClassFolders({"a__b"}).problem("separator: _\n") ==
         "t.yaml:3:12: error: separator: the folder 'a__b' has an empty label");
-  CHECK(Folder({"a_b", "c_"}).problem("separator: _\n") ==
+  CHECK(ClassFolders({"a_b", "c_"}).problem("separator: _\n") ==
         "t.yaml:3:12: error: separator: the folder 'c_' has an empty label");
   CHECK(
-      Folder({"1_2", "3"}).problem("label: number\nseparator: _\n") ==
+      ClassFolders({"1_2", "3"}).problem("label: number\nseparator: _\n") ==
       "t.yaml:4:12: error: separator: all folders need the same count of numbers, but '1_2' has 2 "
       "and '3' has 1");
 }
 
 TEST_CASE("a list beside the class folders is not read, and that is said", "[image_folder]") {
-  const Folder folder({"cat", "dog"});
+  const ClassFolders folder({"cat", "dog"});
   const auto remarks = [&] { return folder.open("")->source().file_notes(0).remarks; };
   CHECK(remarks().empty());
   folder.write("metadata.csv", "file_name,age\ncat/1.jpg,3\ndog/1.jpg,4\n");
@@ -120,7 +117,7 @@ TEST_CASE("a list beside the class folders is not read, and that is said", "[ima
   folder.write("metadata.jsonl", "{}\n");
   CHECK(remarks() == Names{(folder / "metadata.jsonl") + rest + "jsonl reads such lists"});
 
-  const Folder splits({"train/cat", "val/cat"});
+  const ClassFolders splits({"train/cat", "val/cat"});
   splits.write("metadata.csv", "");
   splits.write("val/metadata.csv", "");
   const auto of_val = splits.open("split: val\n")->source().file_notes(1).remarks;
@@ -129,9 +126,9 @@ TEST_CASE("a list beside the class folders is not read, and that is said", "[ima
 }
 
 TEST_CASE("names without the separator are one label each, and that is said", "[image_folder]") {
-  const Folder folder({"blue", "red"});
+  const ClassFolders folder({"blue", "red"});
   const auto data = folder.open("separator: _\n");
-  CHECK(labels_of(*data, 1) == std::vector<float>{0, 1});
+  CHECK(label_vector(*data, 1) == std::vector<float>{0, 1});
   CHECK(data->source().file_notes(0).remarks ==
         Names{folder.path() +
               ": no folder name contains the separator '_', so each image has one label"});
@@ -152,3 +149,5 @@ TEST_CASE("generated examples have the labels of the keys", "[image_folder]") {
   const at::Tensor numbers = first("label: number\nseparator: _\n").at("labels");
   CHECK(numbers.equal(at::tensor({2.0F, 2.0F, 2.0F})));
 }
+
+}  // namespace bv::test

@@ -5,29 +5,16 @@
 
 #include <catch2/catch.hpp>
 
-#include "lib/config/load_config.h"
 #include "lib/input/prepare_data.h"
 #include "lib/util/rng.h"
-#include "test/support/config.h"
+#include "test/init/data_folders.h"
+#include "test/input/open_data.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/golden.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
-
-std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
-
-std::string idx(const std::vector<uint32_t>& shape, const std::string& data) {
-  std::string text = big_endian(0x800 + static_cast<uint32_t>(shape.size()));
-  for (const uint32_t n : shape) text += big_endian(n);
-  return text + data;
-}
 
 std::string gzip(const std::string& text) {
   libdeflate_compressor* codec = libdeflate_alloc_compressor(6);
@@ -35,11 +22,6 @@ std::string gzip(const std::string& text) {
   out.resize(libdeflate_gzip_compress(codec, text.data(), text.size(), out.data(), out.size()));
   libdeflate_free_compressor(codec);
   return out;
-}
-
-std::shared_ptr<const Dataset> open_data(const std::string& section) {
-  return from_yaml(section,
-                   [](const Config& config) { return prepare_data(config, {}); })(std::nullopt);
 }
 
 std::string image_error(const std::string& file) {
@@ -71,23 +53,23 @@ TEST_CASE("embedded digits are the committed files", "[idx]") {
 
 TEST_CASE("IDX files, plain and gzipped, of rank 3 and 4", "[idx]") {
   const TempFolder temp;
-  const std::string plain = idx({2, 1, 3}, "abcdef");
+  const std::string plain = idx_file({2, 1, 3}, "abcdef");
   const at::Tensor images = read_idx_images(temp.write("a", plain));
   CHECK(images.sizes() == at::IntArrayRef({2, 1, 3, 1}));
   CHECK(images[1][0][2][0].item<int64_t>() == 'f');
   CHECK(read_idx_images(temp.write("a.gz", gzip(plain))).equal(images));
   // The content determines the format, not the suffix: browsers unpack files and keep the name.
   CHECK(read_idx_images(temp.write("b.gz", plain)).equal(images));
-  CHECK(read_idx_images(temp.write("c", idx({1, 1, 2, 3}, "abcdef"))).sizes() ==
+  CHECK(read_idx_images(temp.write("c", idx_file({1, 1, 2, 3}, "abcdef"))).sizes() ==
         at::IntArrayRef({1, 1, 2, 3}));
-  CHECK(read_idx_labels(temp.write("d", idx({3}, "\1\2\xFF")))
+  CHECK(read_idx_labels(temp.write("d", idx_file({3}, "\1\2\xFF")))
             .equal(at::tensor({1, 2, 255}, at::kLong)));
 }
 
 TEST_CASE("splits are the files that exist", "[idx]") {
   const TempFolder temp;
-  temp.write("t10k-images-idx3-ubyte.gz", gzip(idx({4, 1, 1}, "abcd")));
-  temp.write("t10k-labels-idx1-ubyte", idx({4}, std::string("\0\1\0\1", 4)));
+  temp.write("t10k-images-idx3-ubyte.gz", gzip(idx_file({4, 1, 1}, "abcd")));
+  temp.write("t10k-labels-idx1-ubyte", idx_file({4}, std::string("\0\1\0\1", 4)));
   const std::string section = "{name: idx, data_dir: " + temp.path();
   CHECK(open_data(section + ", split: 'test[:3]'}")->size() == 3);
   CHECK_THAT(error_of([&] { open_data(section + "}"); }),
@@ -107,12 +89,12 @@ TEST_CASE("splits are the files that exist", "[idx]") {
 
 TEST_CASE("broken IDX files", "[idx]") {
   const TempFolder temp;
-  const std::string good = idx({2, 1, 3}, "abcdef");
+  const std::string good = idx_file({2, 1, 3}, "abcdef");
   const std::string file = temp / "x-images";
   const auto with = [&](const std::string& content) { return temp.write("x-images", content); };
   CHECK(image_error(with(std::string(100, '\0'))) ==
         file + " @ offset 0: error: bad IDX magic 0x00000000, expected 0x00000803 (images)");
-  CHECK(image_error(with(idx({4}, "abcd"))) ==
+  CHECK(image_error(with(idx_file({4}, "abcd"))) ==
         file + " @ offset 0: error: bad IDX magic 0x00000801, expected 0x00000803 (images)");
   CHECK(label_error(with(good)) ==
         file + " @ offset 0: error: bad IDX magic 0x00000803, expected 0x00000801 (labels)");
@@ -121,16 +103,17 @@ TEST_CASE("broken IDX files", "[idx]") {
         file + ": error: truncated: no room for an IDX header in 3 bytes");
   CHECK(image_error(with(good.substr(0, 12))) ==
         file + ": error: truncated: the IDX header has 16 bytes, the file 12");
-  CHECK(image_error(with(idx({60000, 28, 28}, std::string(1000, 'x')))) ==
+  CHECK(image_error(with(idx_file({60000, 28, 28}, std::string(1000, 'x')))) ==
         file + ": error: truncated: header says 60000 x 28 x 28 = 47040000 bytes, file has 1000");
-  CHECK(label_error(with(idx({5}, "abc"))) ==
+  CHECK(label_error(with(idx_file({5}, "abc"))) ==
         file + ": error: truncated: header says 5 bytes, file has 3");
   CHECK(image_error(with(good + "z")) ==
         file + ": error: too long: header says 2 x 1 x 3 = 6 bytes, file has 7");
-  CHECK(image_error(with(idx({2, 0, 3}, ""))) == file + " @ offset 8: error: a dimension is 0");
+  CHECK(image_error(with(idx_file({2, 0, 3}, ""))) ==
+        file + " @ offset 8: error: a dimension is 0");
   // No attempt is made to allocate 2^128 bytes.
   const uint32_t most = 0xFFFFFFFF;
-  CHECK(image_error(with(idx({most, most, most, most}, "x"))) ==
+  CHECK(image_error(with(idx_file({most, most, most, most}, "x"))) ==
         file +
             ": error: truncated: header says 4294967295 x 4294967295 x 4294967295 x 4294967295 "
             "= 3.4e+38 bytes, file has 1");
@@ -149,17 +132,17 @@ TEST_CASE("a data folder that lacks files", "[idx]") {
   CHECK(problem() == "t.yaml:1:23: error: no IDX files in '" + temp.path() +
                          "': expected train-images-idx3-ubyte[.gz] and "
                          "train-labels-idx1-ubyte[.gz], or the same with t10k-");
-  const std::string images = temp.write("train-images-idx3-ubyte", idx({2, 1, 3}, "abcdef"));
+  const std::string images = temp.write("train-images-idx3-ubyte", idx_file({2, 1, 3}, "abcdef"));
   CHECK(problem() == "t.yaml:1:23: error: no labels for '" + images + "' in '" + temp.path() +
                          "': expected train-labels-idx1-ubyte[.gz]");
-  const std::string labels = temp.write("train-labels-idx1-ubyte", idx({3}, "\1\1\1"));
+  const std::string labels = temp.write("train-labels-idx1-ubyte", idx_file({3}, "\1\1\1"));
   CHECK(problem() == labels + ": error: 3 labels for the 2 images of " + images);
 }
 
 TEST_CASE("flipped bytes of IDX and gzip files give errors, and nothing worse", "[idx]") {
   const TempFolder temp;
-  for (const std::string& good :
-       {idx({20, 3, 3}, std::string(180, 'x')), gzip(idx({20, 3, 3}, std::string(180, 'x')))}) {
+  for (const std::string& good : {idx_file({20, 3, 3}, std::string(180, 'x')),
+                                  gzip(idx_file({20, 3, 3}, std::string(180, 'x')))}) {
     Rng rng(5, Purpose::synthetic, good.size());
     int refused = 0;
     for (int i = 0; i < 1500; ++i) {
@@ -193,3 +176,5 @@ TEST_CASE("MNIST and Fashion-MNIST as published", "[idx]") {
     CHECK(open_data("{name: idx, data_dir: " + folder + ", split: test}")->size() == 600);
   }
 }
+
+}  // namespace bv::test

@@ -14,23 +14,20 @@
 #include "lib/input/prepare_data.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/rng.h"
+#include "test/input/lists.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/golden.h"
 #include "test/support/image_files.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
-std::string jpeg(int value) { return flat_jpeg(value); }
-
 // An image folder with its own cache.
-struct Folder : TempFolder {
-  Folder() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
-  ~Folder() { unsetenv("XDG_CACHE_HOME"); }
+struct CachedImageFolder : TempFolder {
+  CachedImageFolder() { setenv("XDG_CACHE_HOME", cache.path().c_str(), 1); }
+  ~CachedImageFolder() { unsetenv("XDG_CACHE_HOME"); }
 
   std::shared_ptr<const Dataset> open_data(const std::string& rest = "") const {
     return from_yaml("name: image_folder\ndata_dir: " + path() + "\n" + rest,
@@ -55,14 +52,12 @@ struct Folder : TempFolder {
   TempFolder cache;
 };
 
-using Names = std::vector<std::string>;
-
 }  // namespace
 
 TEST_CASE("root/class: one split, sorted by bytes", "[image_folder]") {
-  const Folder folder;
+  const CachedImageFolder folder;
   for (const char* name : {"dog/b.jpg", "dog/B.JPEG", "cat/10.jpg", "cat/9.jpg", "Zebra/x.Jpg"}) {
-    folder.write(name, jpeg(100));
+    folder.write(name, flat_jpeg(100));
   }
   folder.write("cat/notes.txt", "not an image");
   folder.write("cat/.hidden.jpg", "");
@@ -78,14 +73,14 @@ TEST_CASE("root/class: one split, sorted by bytes", "[image_folder]") {
   CHECK(data->read(4).at("label").item<int64_t>() == 2);
   const at::Tensor bytes = data->read(3).at("image");
   CHECK(std::string(reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
-                    bytes.numel()) == jpeg(100));
+                    bytes.numel()) == flat_jpeg(100));
 }
 
 TEST_CASE("root/split/class: the classes are those of all splits", "[image_folder]") {
-  const Folder folder;
+  const CachedImageFolder folder;
   for (const char* name : {"train/cat/1.jpg", "train/dog/1.jpg", "val/ant/1.jpg", "val/dog/1.jpg",
                            "extra/dog/1.jpg"}) {
-    folder.write(name, jpeg(100));
+    folder.write(name, flat_jpeg(100));
   }
   folder.make("docs");
   const auto val = folder.open_data("split: val");
@@ -101,8 +96,8 @@ TEST_CASE("root/split/class: the classes are those of all splits", "[image_folde
 TEST_CASE("what is written into an image folder becomes a class, but not everywhere",
           "[image_folder]") {
   const TempFolder folder;
-  folder.write("f/cat/1.jpg", jpeg(100));
-  folder.write("f/train/dog/1.jpg", jpeg(100));
+  folder.write("f/cat/1.jpg", flat_jpeg(100));
+  folder.write("f/train/dog/1.jpg", flat_jpeg(100));
   std::filesystem::create_symlink("f", folder / "link");
   const std::string data = folder / "f";
   for (const char* name : {"f", "f/", "f/./", "f/out", "f/out/run/", "link/out", "f/train",
@@ -122,9 +117,9 @@ TEST_CASE("what is written into an image folder becomes a class, but not everywh
 }
 
 TEST_CASE("splits have usual names, in any case", "[image_folder]") {
-  const Folder folder;
+  const CachedImageFolder folder;
   for (const char* name : {"Train/cat/1.jpg", "Train/dog/1.jpg", "valid/cat/1.jpg"})
-    folder.write(name, jpeg(100));
+    folder.write(name, flat_jpeg(100));
   const auto data = folder.open_data("split: Train");
   CHECK(data->source().splits() == Names{"Train", "valid"});
   CHECK(data->source().class_names() == Names{"cat", "dog"});
@@ -135,9 +130,9 @@ TEST_CASE("splits have usual names, in any case", "[image_folder]") {
 }
 
 TEST_CASE("slices of a folder mix the classes", "[image_folder]") {
-  const Folder folder;
+  const CachedImageFolder folder;
   for (const char* name : {"ant", "bee", "cat", "dog"}) {
-    for (int i = 0; i < 25; ++i) folder.write(fmt::format("{}/{:02}.jpg", name, i), jpeg(100));
+    for (int i = 0; i < 25; ++i) folder.write(fmt::format("{}/{:02}.jpg", name, i), flat_jpeg(100));
   }
   const Names first = folder.files("split: 'train[:80%]'");
   const Names rest = folder.files("split: 'train[80%:]'");
@@ -153,9 +148,9 @@ TEST_CASE("slices of a folder mix the classes", "[image_folder]") {
 }
 
 TEST_CASE("the index is cached until a folder changes", "[image_folder]") {
-  const Folder folder;
-  folder.write("cat/1.jpg", jpeg(100));
-  folder.write("dog/1.jpg", jpeg(100));
+  const CachedImageFolder folder;
+  folder.write("cat/1.jpg", flat_jpeg(100));
+  folder.write("dog/1.jpg", flat_jpeg(100));
   const Names classes = {"cat", "dog"};
 
   // A folder that has just changed may change again with the same time stamp, so nothing is cached.
@@ -173,27 +168,27 @@ TEST_CASE("the index is cached until a folder changes", "[image_folder]") {
   CHECK(FolderIndex(folder.path(), classes).from_cache());
   CHECK(folder.files() == before);
   // ... until a file is added.
-  folder.write("cat/2.jpg", jpeg(100));
+  folder.write("cat/2.jpg", flat_jpeg(100));
   CHECK(folder.problem() ==
         (folder / "cat/1.jpg") +
             ": error: not a JPEG, PNG or WebP image: it begins with 62 72 6F 6B");
-  folder.write("cat/1.jpg", jpeg(100));
+  folder.write("cat/1.jpg", flat_jpeg(100));
   CHECK(folder.files() == Names{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
 
   // A new class, and one that was deleted.
   folder.age();
   CHECK(folder.files().size() == 3);
-  folder.write("ant/1.jpg", jpeg(100));
+  folder.write("ant/1.jpg", flat_jpeg(100));
   CHECK(folder.files() == Names{"ant/1.jpg", "cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
   std::filesystem::remove_all(folder / "cat");
   CHECK(folder.files() == Names{"ant/1.jpg", "dog/1.jpg"});
 }
 
 TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {
-  const Folder folder;
-  folder.write("cat/1.jpg", jpeg(100));
+  const CachedImageFolder folder;
+  folder.write("cat/1.jpg", flat_jpeg(100));
   folder.write("cat/2.jpg", "broken");
-  folder.write("dog/1.jpg", jpeg(100));
+  folder.write("dog/1.jpg", flat_jpeg(100));
   folder.age();
   const Names classes = {"cat", "dog"};
   const FolderIndex kept(folder.path(), classes, true);
@@ -207,10 +202,10 @@ TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {
 
 TEST_CASE("skip_errors makes a class folder without images an example that fails",
           "[image_folder]") {
-  const Folder folder;
-  folder.write("cat/1.jpg", jpeg(100));
+  const CachedImageFolder folder;
+  folder.write("cat/1.jpg", flat_jpeg(100));
   folder.make("dog");
-  folder.write("elk/1.jpg", jpeg(100));
+  folder.write("elk/1.jpg", flat_jpeg(100));
   folder.age();
   const auto open = [&](bool keep_broken, const std::string& section) {
     DataEnv env;
@@ -242,8 +237,8 @@ TEST_CASE("skip_errors makes a class folder without images an example that fails
 }
 
 TEST_CASE("a broken index is built again", "[image_folder]") {
-  const Folder folder;
-  for (int i = 0; i < 5; ++i) folder.write(fmt::format("cat/{}.jpg", i), jpeg(100));
+  const CachedImageFolder folder;
+  for (int i = 0; i < 5; ++i) folder.write(fmt::format("cat/{}.jpg", i), flat_jpeg(100));
   folder.age();
   const Names classes = {"cat"};
   CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
@@ -268,8 +263,8 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
 }
 
 TEST_CASE("a cache that cannot be written does no harm", "[image_folder]") {
-  const Folder folder;
-  folder.write("cat/1.jpg", jpeg(100));
+  const CachedImageFolder folder;
+  folder.write("cat/1.jpg", flat_jpeg(100));
   folder.age();
   const std::string file = folder.cache.write("file", "");
   setenv("XDG_CACHE_HOME", file.c_str(), 1);
@@ -277,10 +272,10 @@ TEST_CASE("a cache that cannot be written does no harm", "[image_folder]") {
 }
 
 TEST_CASE("broken folders", "[image_folder]") {
-  const Folder folder;
+  const CachedImageFolder folder;
   CHECK(folder.problem() == "t.yaml:2:11: error: no class folders in '" + folder.path() +
                                 "': expected <class>/*.jpg or <split>/<class>/*.jpg");
-  const std::string good = jpeg(100);
+  const std::string good = flat_jpeg(100);
   folder.write("train/cat/1.jpg", good);
   folder.make("train/dog");
   CHECK(folder.problem() == (folder / "train/dog") + ": error: class 'dog' has no images");
@@ -316,8 +311,8 @@ TEST_CASE("broken folders", "[image_folder]") {
 }
 
 TEST_CASE("a file that is deleted during a run is a data error of its example", "[image_folder]") {
-  const Folder folder;
-  folder.write("cat/1.jpg", jpeg(100));
+  const CachedImageFolder folder;
+  folder.write("cat/1.jpg", flat_jpeg(100));
   const auto data = folder.open_data();
   std::filesystem::remove(folder / "cat/1.jpg");
   CHECK(error_of([&] { data->read(0); }, Exit::data) == "can't be read: no such file");
@@ -331,7 +326,7 @@ TEST_CASE("incomplete image files are noticed", "[image_folder]") {
   const auto of = [&](const std::string& content) {
     return check_image_file(temp.write("x.jpg", content)).problem;
   };
-  const std::string good = jpeg(100);
+  const std::string good = flat_jpeg(100);
   CHECK(of(good).empty());
   // A long comment before the frame header and megabytes after the end marker are accepted.
   const std::string comment = std::string("\xFF\xFE\xFF\xFF", 4) + std::string(65533, 'c');
@@ -365,19 +360,19 @@ TEST_CASE("incomplete image files are noticed", "[image_folder]") {
 }
 
 TEST_CASE("what a folder holds besides its images is counted", "[image_folder]") {
-  const Folder folder;
-  const std::string turned = jpeg_with_exif(jpeg(100), exif_data(6));
+  const CachedImageFolder folder;
+  const std::string turned = jpeg_with_exif(flat_jpeg(100), exif_data(6));
   const std::string webp = webp_of(at::full({4, 6, 3}, 9, at::kByte), true);
   folder.write("train/cat/1.jpg", turned);
-  folder.write("train/cat/2.JPG", jpeg_with_exif(jpeg(100), exif_data(1)));
+  folder.write("train/cat/2.JPG", jpeg_with_exif(flat_jpeg(100), exif_data(1)));
   folder.write("train/cat/3.webp", webp_with_exif(webp, exif_data(3), 4, 6));
   folder.write("train/dog/1.WebP", webp);
   for (const char* other : {"cat/a.txt", "cat/b.TXT", "dog/c.csv", "dog/Makefile", "dog/.hidden"})
     folder.write(std::string("train/") + other, "no image");
-  folder.write("train/dog/more/1.jpg", jpeg(100));
-  folder.write("train/loose.jpg", jpeg(100));
+  folder.write("train/dog/more/1.jpg", flat_jpeg(100));
+  folder.write("train/loose.jpg", flat_jpeg(100));
   folder.write("train/notes.txt", "");
-  folder.write("val/cat/1.jpg", jpeg(100));
+  folder.write("val/cat/1.jpg", flat_jpeg(100));
   CHECK(folder.files() ==
         Names{"train/cat/1.jpg", "train/cat/2.JPG", "train/cat/3.webp", "train/dog/1.WebP"});
   const Names rest = {
@@ -422,3 +417,5 @@ TEST_CASE("a list of many file types is cut short", "[image_folder]") {
         Names{"val: 54 files of other types were ignored (10 .0, 9 .1, 8 .2, 7 .3, 6 .4, 5 .5, 9 "
               "others)"});
 }
+
+}  // namespace bv::test

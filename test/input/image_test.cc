@@ -15,9 +15,7 @@
 #include "test/support/golden.h"
 #include "test/support/image_files.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 int64_t most_apart(const at::Tensor& a, const at::Tensor& b) {
@@ -25,7 +23,7 @@ int64_t most_apart(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kInt) - b.to(at::kInt)).abs().max().item<int64_t>();
 }
 // Returns smooth waves with some noise, (h, w, c).
-at::Tensor picture(int64_t height, int64_t width, int64_t channels) {
+at::Tensor wave_image(int64_t height, int64_t width, int64_t channels) {
   at::Tensor image = at::empty({height, width, channels}, at::kByte);
   Rng rng(7, Purpose::synthetic, 0);
   uint8_t* out = image.mutable_data_ptr<uint8_t>();
@@ -104,14 +102,14 @@ TEST_CASE("JPEG decoding equals the reference's, in the fast and the precise for
 
 TEST_CASE("a colour JPEG decoded to grey is its luma; a grey one decoded to colour is replicated",
           "[image]") {
-  const at::Tensor image = picture(40, 56, 3);
+  const at::Tensor image = wave_image(40, 56, 3);
   const std::string color = text_of(encode_jpeg(image, 95));
   const at::Tensor grey = decode_jpeg(bytes_of(color), 1, true);
   CHECK(grey.sizes() == at::IntArrayRef({40, 56, 1}));
   const at::Tensor weights = at::tensor({0.299, 0.587, 0.114}, at::kFloat);
   const at::Tensor luma = (image.to(at::kFloat) * weights).sum(2, true);
   CHECK((grey.to(at::kFloat) - luma).abs().mean().item<double>() < 4);
-  const std::string flat = text_of(encode_jpeg(picture(9, 13, 1), 95));
+  const std::string flat = text_of(encode_jpeg(wave_image(9, 13, 1), 95));
   const at::Tensor replicated = decode_jpeg(bytes_of(flat), 3, true);
   CHECK(replicated.equal(decode_jpeg(bytes_of(flat), 1, true).expand({9, 13, 3})));
 }
@@ -150,11 +148,11 @@ TEST_CASE("CMYK JPEGs are converted as TensorFlow does", "[image]") {
 }
 
 TEST_CASE("a decoded window is a crop of the decoded image", "[image]") {
-  std::vector<std::string> files = {text_of(encode_jpeg(picture(64, 64, 1), 80))};
+  std::vector<std::string> files = {text_of(encode_jpeg(wave_image(64, 64, 1), 80))};
   for (const auto& [h, v] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
     // libjpeg estimates what a progressive file lacks from the blocks around.
     for (const bool only_dc : {false, true})
-      files.push_back(chroma_jpeg(picture(97, 131, 3), h, v, only_dc));
+      files.push_back(chroma_jpeg(wave_image(97, 131, 3), h, v, only_dc));
   }
   for (const char* name : {"golden/pp/img0.jpg", "golden/pp/img1.jpg", "golden/pp/img2.jpg"}) {
     if (const std::string file = shared_file(name); !file.empty()) files.push_back(read_text(file));
@@ -233,7 +231,7 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
   CHECK_THAT(problem("version https://git-lfs.github.com/spec/v1\n"),
              Catch::Contains("git-LFS pointer"));
 
-  const std::string good = text_of(encode_jpeg(picture(64, 64, 3), 90));
+  const std::string good = text_of(encode_jpeg(wave_image(64, 64, 3), 90));
   CHECK(problem(good.substr(0, good.size() / 2)) ==
         fmt::format("truncated JPEG at byte {}", good.size() / 2));
   CHECK(problem(good.substr(0, 100)) == "truncated JPEG at byte 100");
@@ -253,7 +251,7 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
 }
 
 TEST_CASE("harmless oddities of JPEG files are tolerated", "[image]") {
-  const std::string good = text_of(encode_jpeg(picture(32, 32, 3), 90));
+  const std::string good = text_of(encode_jpeg(wave_image(32, 32, 3), 90));
   const at::Tensor image = decode_jpeg(bytes_of(good), 3, true);
   CHECK(decode_jpeg(bytes_of(good + std::string(5000, 'x')), 3, true).equal(image));
   // "extraneous bytes before marker": ImageNet has some.
@@ -265,10 +263,10 @@ TEST_CASE("harmless oddities of JPEG files are tolerated", "[image]") {
 TEST_CASE("flipped bytes of images give errors, and nothing worse", "[image]") {
   std::vector<uint8_t> raw;
   for (int i = 0; i < 16 * 16 * 3; ++i) raw.push_back(static_cast<uint8_t>(i * i));
-  const std::vector<std::string> files = {text_of(encode_jpeg(picture(24, 24, 3), 70)),
+  const std::vector<std::string> files = {text_of(encode_jpeg(wave_image(24, 24, 3), 70)),
                                           encode_png(raw, 16, 16, SPNG_COLOR_TYPE_TRUECOLOR, 8),
-                                          webp_of(picture(24, 24, 3), true),
-                                          webp_of(picture(24, 24, 3), false)};
+                                          webp_of(wave_image(24, 24, 3), true),
+                                          webp_of(wave_image(24, 24, 3), false)};
   for (const std::string& good : files) {
     Rng rng(9, Purpose::synthetic, good.size());
     const TempFolder temp;
@@ -294,3 +292,5 @@ TEST_CASE("flipped bytes of images give errors, and nothing worse", "[image]") {
     CHECK(refused > 300);
   }
 }
+
+}  // namespace bv::test

@@ -5,13 +5,10 @@
 #include "test/input/manifest_support.h"
 #include "test/support/compare.h"
 
-using namespace bv;
-using namespace bv::test;
-using namespace std::string_literals;
-
+namespace bv::test {
 namespace {
 
-using Names = std::vector<std::string>;
+using std::string_literals::operator""s;
 
 struct JsonlFolder : ManifestFolder {
   std::shared_ptr<const Dataset> data(const std::string& content, const std::string& rest = "",
@@ -297,3 +294,5 @@ TEST_CASE("jsonl: bvtrain init finds files that name images", "[jsonl]") {
   folder.write("train.jsonl", "{\"image\": \"images/a.jpg\", \"label\": 1, \"split\": 2}\n");
   CHECK(found());  // a number is no name of a split
 }
+
+}  // namespace bv::test

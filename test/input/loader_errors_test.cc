@@ -18,22 +18,18 @@
 namespace bv::test {
 namespace {
 
-constexpr uint64_t kSeed = 77;
+constexpr uint64_t kErrorsSeed = 77;
 const std::string kHint = " (input.skip_errors: N skips up to N such examples)";
 
-LoaderOptions options(int64_t batch_size, int threads, int64_t budget, bool shuffled = false) {
+LoaderOptions budget_options(int64_t batch_size, int threads, int64_t budget,
+                             bool shuffled = false) {
   LoaderOptions options;
   options.batch_size = batch_size;
   options.threads = threads;
-  options.seed = kSeed;
+  options.seed = kErrorsSeed;
   options.shuffle = shuffled;
   options.error_budget = budget;
   return options;
-}
-
-std::vector<int64_t> next_labels(Loader& loader) {
-  const at::Tensor& values = loader.next().at("label");
-  return {values.data_ptr<int64_t>(), values.data_ptr<int64_t>() + values.numel()};
 }
 
 struct Thrown {
@@ -64,7 +60,7 @@ std::string captured_stderr(const F& run) {
   run();
   std::fflush(stderr);
   dup2(saved, 2);
-  close(saved);
+  ::close(saved);
   std::fclose(to);
   const std::string text = read_file(file);
   unlink(file.c_str());
@@ -75,7 +71,8 @@ TEST_CASE("a failing example is an error of its batch") {
   const bool array = GENERATE(false, true);
   for (const int threads : {1, 2, 8}) {
     // 21 and 22 are in the third batch of 10; 35 would fail too, but comes later.
-    Loader loader(dataset(failing(40, {22, 21, 35}, array)), pipeline(""), options(10, threads, 0));
+    Loader loader(dataset(failing(40, {22, 21, 35}, array)), pipeline(""),
+                  budget_options(10, threads, 0));
     CHECK(next_labels(loader)[9] == 9);
     CHECK(next_labels(loader)[9] == 19);
     for (int again = 0; again < 2; ++again) {
@@ -90,7 +87,7 @@ TEST_CASE("a failing example is an error of its batch") {
 }
 
 TEST_CASE("threads that cannot start are an error at the place of their number") {
-  LoaderOptions many = options(10, kTooManyThreads, 0);
+  LoaderOptions many = budget_options(10, kTooManyThreads, 0);
   many.threads_place = Place{"c.yaml", 4, 12};
   Loader loader(dataset(failing(40, {})), pipeline(""), many);
   Thrown error;
@@ -107,12 +104,12 @@ TEST_CASE("threads that cannot start are an error at the place of their number")
 
 TEST_CASE("an example that fails before the first batch is not an error yet") {
   // The shapes come from another example.
-  Loader loader(dataset(failing(40, {0, 1})), pipeline(""), options(10, 2, 0));
+  Loader loader(dataset(failing(40, {0, 1})), pipeline(""), budget_options(10, 2, 0));
   loader.seek(2);
   CHECK(next_labels(loader)[0] == 20);
   loader.seek(0);
   CHECK(next_error(loader).text == "[input] train/0.png: truncated" + kHint);
-  Loader none(dataset(failing(3, {0, 1, 2})), pipeline(""), options(2, 2, 3));
+  Loader none(dataset(failing(3, {0, 1, 2})), pipeline(""), budget_options(2, 2, 3));
   CHECK(next_error(none).text == "[input] train/0.png: truncated");
 }
 
@@ -124,7 +121,7 @@ TEST_CASE("exceptions become one line that names the example once") {
   };
   const auto line = [&](std::function<void()> exception) {
     raise = std::move(exception);
-    Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
+    Loader loader(dataset(source), pipeline(""), budget_options(4, 1, 0));
     Thrown error = next_error(loader);
     if (error.text.ends_with(kHint)) error.text.resize(error.text.size() - kHint.size());
     return error;
@@ -160,7 +157,7 @@ TEST_CASE("only errors of an example count against the budget") {
   };
   for (code = Exit::data; const Exit each : {Exit::usage, Exit::internal, Exit::memory}) {
     code = each;
-    Loader loader(dataset(source), pipeline(""), options(4, 1, 4));
+    Loader loader(dataset(source), pipeline(""), budget_options(4, 1, 4));
     CHECK(next_error(loader).text == "[input] train/3.png: bad");
   }
 }
@@ -171,17 +168,17 @@ TEST_CASE("in training another example replaces one that fails") {
   const std::string warnings = captured_stderr([&] {
     for (const int threads : {1, 8}) {
       Loader loader(dataset(failing(30, bad, array)), pipeline("flip_lr"),
-                    options(11, threads, 11, true));
+                    budget_options(11, threads, 11, true));
       const auto clean = dataset(std::make_shared<FakeSource>(30, array));
       for (int64_t b = 0; b < 6; ++b) {  // more than two epochs, but each example counts once
         const Batch& batch = loader.next();
         for (int64_t i = 0; i < 11; ++i) {
           const int64_t p = b * 11 + i;
-          int64_t index = shuffle(kSeed, p / 30, p % 30, 30);
-          Rng replacement(kSeed, Purpose::shuffle, p);
+          int64_t index = shuffle(kErrorsSeed, p / 30, p % 30, 30);
+          Rng replacement(kErrorsSeed, Purpose::shuffle, p);
           while (bad.contains(index)) index = replacement.below(30);
           Example wanted = clean->read(index);
-          Rng rng(kSeed, Purpose::augment, p);
+          Rng rng(kErrorsSeed, Purpose::augment, p);
           pipeline("flip_lr")->apply(wanted, rng);
           REQUIRE(batch.at("label")[i].item<int64_t>() == index);
           REQUIRE(at::equal(batch.at("image")[i], wanted["image"]));
@@ -203,7 +200,8 @@ TEST_CASE("in training another example replaces one that fails") {
 TEST_CASE("above the budget the next failing example stops the run") {
   captured_stderr([] {
     for (const int threads : {1, 8}) {
-      Loader loader(dataset(failing(4000, {3, 5, 17, 36})), pipeline(""), options(10, threads, 2));
+      Loader loader(dataset(failing(4000, {3, 5, 17, 36})), pipeline(""),
+                    budget_options(10, threads, 2));
       loader.next();
       CHECK(loader.errors() == 2);
       const Thrown error = next_error(loader);
@@ -219,7 +217,7 @@ TEST_CASE("a label out of range stops the run at its batch, whatever the budget"
   const bool array = GENERATE(false, true);
   const auto pp = pipeline("onehot(17, key='label', key_result='labels')");
   for (const bool evaluation : {false, true}) {
-    LoaderOptions given = options(10, 2, 100);
+    LoaderOptions given = budget_options(10, 2, 100);
     given.evaluation = evaluation;
     Loader loader(dataset(std::make_shared<FakeSource>(40, array)), pp, given);
     loader.next();
@@ -242,7 +240,7 @@ TEST_CASE("examples that fail for the first time are handed over once") {
   };
   using Names = std::vector<std::string>;
   captured_stderr([&] {
-    Loader loader(dataset(failing(20, {3, 5, 17})), pipeline(""), options(10, 2, 3));
+    Loader loader(dataset(failing(20, {3, 5, 17})), pipeline(""), budget_options(10, 2, 3));
     loader.next();
     CHECK(names(loader) == Names{"train/3.png", "train/5.png"});
     CHECK(names(loader).empty());
@@ -250,7 +248,7 @@ TEST_CASE("examples that fail for the first time are handed over once") {
     CHECK(names(loader) == Names{"train/17.png"});
 
     // Failures in an earlier process of the run count, and are not reported again.
-    Loader again(dataset(failing(20, {3, 5, 17})), pipeline(""), options(10, 2, 2));
+    Loader again(dataset(failing(20, {3, 5, 17})), pipeline(""), budget_options(10, 2, 2));
     again.add_failed("train/3.png");
     again.next();
     CHECK(names(again) == Names{"train/5.png"});
@@ -266,7 +264,7 @@ TEST_CASE("the budget of an evaluation is that of one pass") {
     source->on_read = [&bad](int64_t index) {
       if (bad.contains(index)) throw Error(Exit::data, "", "truncated");
     };
-    LoaderOptions given = options(6, 1, 1);
+    LoaderOptions given = budget_options(6, 1, 1);
     given.evaluation = true;
     given.section = "evals.test";
     Loader loader(dataset(source), pipeline(""), given);
@@ -287,7 +285,7 @@ TEST_CASE("replacements end when nothing can be read") {
   std::set<int64_t> bad;
   for (int64_t i = 1; i < 1000; ++i) bad.insert(i);
   captured_stderr([&] {
-    Loader loader(dataset(failing(1000, bad)), pipeline(""), options(10, 2, 100000));
+    Loader loader(dataset(failing(1000, bad)), pipeline(""), budget_options(10, 2, 100000));
     loader.seek(1);
     CHECK_THAT(next_error(loader).text,
                Catch::EndsWith(".png: truncated (the last of 20 replacements in a row)"));
@@ -297,7 +295,7 @@ TEST_CASE("replacements end when nothing can be read") {
 TEST_CASE("in evaluation a failing example is masked out") {
   const bool array = GENERATE(false, true);
   const std::string warnings = captured_stderr([&] {
-    LoaderOptions given = options(4, 2, 1);
+    LoaderOptions given = budget_options(4, 2, 1);
     given.evaluation = true;
     given.prefetch = 0;
     Loader loader(dataset(failing(6, {2}, array)), pipeline(""), given);
@@ -324,7 +322,7 @@ TEST_CASE("a caller may list the failures itself, and give the shapes of the exa
   std::set<int64_t> bad;
   for (int64_t i = 0; i < 25; ++i) bad.insert(i);
   const auto data = dataset(failing(30, bad)), none = dataset(failing(3, {0, 1, 2}));
-  LoaderOptions given = options(10, 2, 30);
+  LoaderOptions given = budget_options(10, 2, 30);
   given.evaluation = true;
   CHECK(thrown([&] { Loader(none, pipeline(""), given).next(); }).code == Exit::data);
   size_t failures = 0;
@@ -352,7 +350,7 @@ TEST_CASE("examples of different shapes stop the run at once, whatever the budge
     source->transform = [=](int64_t index, Example& example) {
       if (index == 17) transform(example);
     };
-    Loader loader(dataset(source), pipeline(""), options(10, 2, 5));
+    Loader loader(dataset(source), pipeline(""), budget_options(10, 2, 5));
     loader.next();
     const Thrown error = next_error(loader);
     CHECK(error.code == Exit::data);
@@ -381,7 +379,7 @@ TEST_CASE("encoded images that no op decodes are an error with its own hint") {
   source->transform = [](int64_t index, Example& example) {
     example["image"] = at::full({100 + index}, 1, at::kByte);
   };
-  Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
+  Loader loader(dataset(source), pipeline(""), budget_options(4, 1, 0));
   CHECK(next_error(loader).text ==
         "[input] train/1.png: feature 'image' has shape (101), but (100) in other examples: "
         "add decode to pp, or remove the feature with drop('image') or keep('label')");
@@ -393,7 +391,7 @@ TEST_CASE("texts of unequal length are an error that names both shapes and the r
     source->transform = [=](int64_t index, Example& example) {
       example[std::string(name)] = text_tensor(start + std::string(index, 'x'));
     };
-    Loader loader(dataset(source), pipeline(""), options(4, 1, 0));
+    Loader loader(dataset(source), pipeline(""), budget_options(4, 1, 0));
     return next_error(loader).text;
   };
   CHECK(line("caption", "a cat") ==
@@ -407,7 +405,7 @@ TEST_CASE("texts of unequal length are an error that names both shapes and the r
 
 TEST_CASE("a batch that cannot be allocated is a memory error") {
   Loader loader(dataset(std::make_shared<FakeSource>(4)), pipeline(""),
-                options(int64_t{1} << 60, 1, 0));
+                budget_options(int64_t{1} << 60, 1, 0));
   const Thrown error = next_error(loader);
   CHECK(error.code == Exit::memory);
   CHECK_THAT(error.text, Catch::StartsWith("[input] no memory for 3 batches of feature 'image' "
@@ -415,8 +413,9 @@ TEST_CASE("a batch that cannot be allocated is a memory error") {
 }
 
 TEST_CASE("an empty data set is refused") {
-  const Thrown error = thrown(
-      [] { Loader(dataset(std::make_shared<FakeSource>(0)), pipeline(""), options(4, 1, 0)); });
+  const Thrown error = thrown([] {
+    Loader(dataset(std::make_shared<FakeSource>(0)), pipeline(""), budget_options(4, 1, 0));
+  });
   CHECK(error.code == Exit::usage);
 }
 

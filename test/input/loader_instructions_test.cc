@@ -32,7 +32,7 @@
 namespace bv::test {
 namespace {
 
-constexpr int kExamples = 16;
+constexpr int kCountedExamples = 16;
 
 struct Work {
   const char* name;
@@ -58,7 +58,7 @@ constexpr std::array kWorks = {
 };
 
 // Smooth waves and some noise: a JPEG file of a photograph's size.
-at::Tensor picture(const Work& work) {
+at::Tensor work_image(const Work& work) {
   at::Tensor image = at::randint(0, 32, {work.height, work.width, work.channels}, at::kByte);
   auto* value = image.mutable_data_ptr<uint8_t>();
   for (int64_t y = 0; y < work.height; ++y)
@@ -91,8 +91,8 @@ double number_in(const std::string& text, const std::string& key) {
 TEST_CASE("examples for the count of instructions", "[.][instructions]") {
   at::set_num_threads(1);
   for (const Work& work : kWorks) {
-    auto source = std::make_shared<FakeSource>(kExamples);
-    const at::Tensor image = picture(work);
+    auto source = std::make_shared<FakeSource>(kCountedExamples);
+    const at::Tensor image = work_image(work);
     source->transform = [&](int64_t, Example& example) {
       example["image"] = image;
       example["label"] = example.at("label") % 10;
@@ -101,7 +101,7 @@ TEST_CASE("examples for the count of instructions", "[.][instructions]") {
     const auto pp = pipeline(work.pp);
     compute_example(*data, *pp, 1, 0, 0);  // what is done once
     CALLGRIND_START_INSTRUMENTATION;
-    for (int i = 0; i < kExamples; ++i) compute_example(*data, *pp, 1, i, i);
+    for (int i = 0; i < kCountedExamples; ++i) compute_example(*data, *pp, 1, i, i);
     CALLGRIND_STOP_INSTRUMENTATION;
     CALLGRIND_DUMP_STATS_AT(work.name);
   }
@@ -129,7 +129,7 @@ TEST_CASE("the loader executes no more instructions than before") {
   for (size_t i = 0; i < kWorks.size(); ++i) {
     const std::string text = read_file(folder / ("counts." + std::to_string(i + 1)));
     REQUIRE(text.find(kWorks.at(i).name) != std::string::npos);
-    const double count = number_in(text, "totals") / kExamples;
+    const double count = number_in(text, "totals") / kCountedExamples;
     INFO(kWorks.at(i).name << ": " << count << " instructions for an example");
     CHECK(count > 0.5 * kWorks.at(i).most);
     CHECK(count < kWorks.at(i).most);

@@ -25,17 +25,17 @@
 namespace bv::test {
 namespace {
 
-using namespace std::chrono_literals;
+using std::chrono_literals::operator""ms;
 
-constexpr uint64_t kSeed = 77;
+constexpr uint64_t kLoaderSeed = 77;
 constexpr const char* kRandomOps = "flip_lr|random_crop(4)|value_range(-1, 1)";
 constexpr const char* kBatchedOps = "flip_lr|value_range(-1, 1)";  // all have a batched form
 
-LoaderOptions options(int64_t batch_size, int threads = 2) {
+LoaderOptions loader_options(int64_t batch_size, int threads = 2) {
   LoaderOptions options;
   options.batch_size = batch_size;
   options.threads = threads;
-  options.seed = kSeed;
+  options.seed = kLoaderSeed;
   return options;
 }
 
@@ -45,19 +45,12 @@ Example row(const Batch& batch, int64_t i) {
   return example;
 }
 
-std::vector<int64_t> labels(const Batch& batch, const char* key = "label") {
-  const at::Tensor& values = batch.at(key);
-  return {values.data_ptr<int64_t>(), values.data_ptr<int64_t>() + values.numel()};
-}
-
-std::vector<int64_t> next_labels(Loader& loader) { return labels(loader.next()); }
-
 // Computes the stream of examples as the header defines it.
 Example expected(const Dataset& data, const Pipeline& pp, bool shuffled, int64_t position) {
   const int64_t n = data.size();
   Example example =
-      data.read(shuffled ? shuffle(kSeed, position / n, position % n, n) : position % n);
-  Rng rng(kSeed, Purpose::augment, static_cast<uint64_t>(position));
+      data.read(shuffled ? shuffle(kLoaderSeed, position / n, position % n, n) : position % n);
+  Rng rng(kLoaderSeed, Purpose::augment, static_cast<uint64_t>(position));
   pp.apply(example, rng);
   return example;
 }
@@ -92,7 +85,7 @@ TEST_CASE("batches are the stream that the header defines, with any number of th
     for (const int64_t batch_size : {1, 7, 40}) {  // 40: more than the data
       for (const int threads : {1, 2, 8}) {
         for (const int prefetch : {0, 1, 3}) {
-          LoaderOptions given = options(batch_size, threads);
+          LoaderOptions given = loader_options(batch_size, threads);
           given.shuffle = shuffled;
           given.prefetch = prefetch;
           Loader loader(data, pp, given);
@@ -116,14 +109,14 @@ TEST_CASE("chunks of stacked examples give the same bits as single examples") {
   const auto stacked = dataset(std::make_shared<FakeSource>(701, true));
   const auto single = dataset(std::make_shared<FakeSource>(701, false));
   for (const int64_t batch_size : {9, 300, 1000}) {  // chunks of 8, 150, 256: the last is shorter
-    Loader a(stacked, pp, options(batch_size, 1));
-    Loader b(single, pp, options(batch_size, 2));
+    Loader a(stacked, pp, loader_options(batch_size, 1));
+    Loader b(single, pp, loader_options(batch_size, 2));
     for (int i = 0; i < 3; ++i) REQUIRE(same_bits(a.next(), b.next()));
   }
 }
 
 TEST_CASE("each epoch has every example exactly once, in its own order") {
-  Loader loader(dataset(std::make_shared<FakeSource>(10)), pipeline(""), options(4));
+  Loader loader(dataset(std::make_shared<FakeSource>(10)), pipeline(""), loader_options(4));
   std::vector<int64_t> stream;
   for (int b = 0; b < 5; ++b) {  // two epochs; the third batch has examples of both
     for (const int64_t label : next_labels(loader)) stream.push_back(label);
@@ -136,7 +129,7 @@ TEST_CASE("each epoch has every example exactly once, in its own order") {
 }
 
 TEST_CASE("without shuffling the rows come in order and wrap") {
-  LoaderOptions given = options(4);
+  LoaderOptions given = loader_options(4);
   given.shuffle = false;
   Loader loader(dataset(std::make_shared<FakeSource>(3)), pipeline(""), given);
   CHECK(next_labels(loader) == std::vector<int64_t>{0, 1, 2, 0});
@@ -150,14 +143,14 @@ TEST_CASE("flip_lr(alternate=True): each example comes mirrored in every second 
     for (const bool shuffled : {true, false}) {
       INFO("array " << array << ", shuffled " << shuffled);
       const auto data = dataset(std::make_shared<FakeSource>(kSize, array));
-      LoaderOptions given = options(50);
+      LoaderOptions given = loader_options(50);
       given.shuffle = shuffled;
       Loader loader(data, pp, given);
       std::vector<int> first(kSize, -1);  // whether it was mirrored in the first pass
       for (int64_t position = 0; position < 4 * kSize; position += 50) {
         const Batch& batch = loader.next();
         for (int64_t i = 0; i < 50; ++i) {
-          const int64_t index = labels(batch)[i];
+          const int64_t index = batch_labels(batch)[i];
           const at::Tensor plain = data->read(index).at("image"), got = batch.at("image")[i];
           const bool mirrored = !got.equal(plain);
           if (mirrored) REQUIRE(got.equal(plain.flip({1})));
@@ -175,8 +168,8 @@ TEST_CASE("flip_lr(alternate=True): each example comes mirrored in every second 
 TEST_CASE("seek(b) equals running to b") {
   const auto data = dataset(std::make_shared<FakeSource>(23));
   const auto pp = pipeline(kRandomOps);
-  Loader steady(data, pp, options(5));
-  Loader jumping(data, pp, options(5));
+  Loader steady(data, pp, loader_options(5));
+  Loader jumping(data, pp, loader_options(5));
   for (int b = 0; b < 12; ++b) {
     const Batch& batch = steady.next();
     if (b % 3 != 2) continue;  // jump ahead, then back to the batch just read
@@ -194,7 +187,7 @@ TEST_CASE("an evaluation is one pass in order, padded and masked") {
   const auto data = dataset(std::make_shared<FakeSource>(10, array));
   const auto pp = pipeline("value_range(-1, 1)");
   for (const int prefetch : {0, 2}) {
-    LoaderOptions given = options(4);
+    LoaderOptions given = loader_options(4);
     given.evaluation = true;
     given.prefetch = prefetch;
     Loader loader(data, pp, given);
@@ -232,12 +225,12 @@ TEST_CASE("an evaluation refuses features with the names that it uses itself") {
     source->transform = [&](int64_t index, Example& example) {
       example[name] = at::scalar_tensor(100 + index, at::kLong);
     };
-    LoaderOptions given = options(2);
+    LoaderOptions given = loader_options(2);
     given.evaluation = true;
     CHECK_THROWS_WITH(Loader(dataset(source), pipeline(""), given).next(),
                       "error: the evaluation itself uses the name '" + name +
                           "': leave this feature out with drop('" + name + "') or keep(...)");
-    Loader training(dataset(source), pipeline(""), options(2));
+    Loader training(dataset(source), pipeline(""), loader_options(2));
     CHECK(training.next().contains(name));
   }
 }
@@ -249,7 +242,7 @@ TEST_CASE("tensors that are not contiguous are copied by value") {
   };
   const auto data = dataset(source);
   const auto pp = pipeline("");
-  Loader loader(data, pp, options(5));
+  Loader loader(data, pp, loader_options(5));
   const Batch& batch = loader.next();
   CHECK(batch.at("image").is_contiguous());
   for (int i = 0; i < 5; ++i) CHECK(same_bits(row(batch, i), expected(*data, *pp, true, i)));
@@ -260,7 +253,7 @@ TEST_CASE("there are prefetch + 1 batches in a ring, and workers go no further a
   const auto source = std::make_shared<FakeSource>(100);
   source->on_read = [&](int64_t) { ++reads; };
   for (const int prefetch : {0, 1, 2}) {
-    LoaderOptions given = options(4, 3);
+    LoaderOptions given = loader_options(4, 3);
     given.prefetch = prefetch;
     Loader loader(dataset(source), pipeline(""), given);
     reads = 0;
@@ -287,7 +280,7 @@ TEST_CASE("a slow example delays only its own batch") {
     if (index == 1) in_time = soon([&] { return reads == 12; }) && in_time;
     ++reads;
   };
-  LoaderOptions given = options(4, 2);
+  LoaderOptions given = loader_options(4, 2);
   given.shuffle = false;
   Loader loader(dataset(source), pipeline(""), given);
   CHECK(next_labels(loader) == std::vector<int64_t>{0, 1, 2, 3});
@@ -304,14 +297,14 @@ TEST_CASE("a loader ends soon, whatever its workers do") {
   };
   const auto data = dataset(source);
   const auto pp = pipeline("");
-  { Loader unused(data, pp, options(4)); }
+  { Loader unused(data, pp, loader_options(4)); }
   {
-    Loader full(data, pp, options(2));
+    Loader full(data, pp, loader_options(2));
     full.next();
     CHECK(soon([&] { return reads == 7; }));  // now all workers wait for space
   }
   CHECK(threads_named("bv-load-") == 0);
-  auto busy = std::make_unique<Loader>(data, pp, options(200, 2));  // 0.1 s per batch
+  auto busy = std::make_unique<Loader>(data, pp, loader_options(200, 2));  // 0.1 s per batch
   busy->next();
   const int before = reads;
   busy->seek(5);
@@ -341,7 +334,7 @@ TEST_CASE("workers have names, and LibTorch's ops start no threads within them")
     most = std::max(most.load(), tasks());
   };
   const auto data = dataset(source);
-  Loader loader(data, pipeline(""), options(8, 3));
+  Loader loader(data, pipeline(""), loader_options(8, 3));
   started = true;
   for (int b = 0; b < 4; ++b) loader.next();
   CHECK(threads_named("bv-load-") == 3);
@@ -351,13 +344,13 @@ TEST_CASE("workers have names, and LibTorch's ops start no threads within them")
 TEST_CASE("first_example is example 0 after pp, as if at position 0") {
   const auto data = dataset(std::make_shared<FakeSource>(9));
   const auto pp = pipeline(kRandomOps);
-  CHECK(same_bits(compute_first_example(*data, *pp, kSeed), expected(*data, *pp, false, 0)));
+  CHECK(same_bits(compute_first_example(*data, *pp, kLoaderSeed), expected(*data, *pp, false, 0)));
 }
 
 TEST_CASE("time spent waiting for data is counted") {
   const auto source = std::make_shared<FakeSource>(9);
   source->on_read = [](int64_t) { std::this_thread::sleep_for(5ms); };
-  Loader loader(dataset(source), pipeline(""), options(2, 1));
+  Loader loader(dataset(source), pipeline(""), loader_options(2, 1));
   CHECK(loader.wait_seconds() == 0);
   loader.next();
   CHECK(loader.wait_seconds() > 0.01);

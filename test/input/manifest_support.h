@@ -10,6 +10,7 @@
 #include "lib/config/load_config.h"
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/prepare_data.h"
+#include "test/input/lists.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"

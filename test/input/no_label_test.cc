@@ -13,14 +13,7 @@ namespace bv::test {
 namespace {
 
 constexpr int64_t kNo = Source::kNoLabel;
-using Labels = std::vector<int64_t>;
 using Counts = std::map<int64_t, int64_t>;
-
-DataEnv tolerant() {
-  DataEnv env;
-  env.source.keep_broken = true;
-  return env;
-}
 
 // The labels of the examples are given. Those with kNo cannot be read.
 class PartlyLabelled : public FakeSource {
@@ -39,8 +32,8 @@ class PartlyLabelled : public FakeSource {
   const std::vector<std::string> names_;
 };
 
-Dataset slice(const Labels& labels, const std::string& split,
-              const std::vector<std::string>& names = {}) {
+Dataset partly_labelled_slice(const Labels& labels, const std::string& split,
+                              const std::vector<std::string>& names = {}) {
   return Dataset(std::make_shared<PartlyLabelled>(labels, names), split, Place{});
 }
 
@@ -139,27 +132,28 @@ TEST_CASE("labels are in order of the classes whatever stands between them has n
 
 TEST_CASE("what is said of a data set's labels leaves out examples without one") {
   const Labels labels = {kNo, 2, 0, kNo, 1, 2, kNo, 0};
-  const Dataset whole = slice(labels, "train");
+  const Dataset whole = partly_labelled_slice(labels, "train");
   CHECK(whole.labels() == labels);
   CHECK(whole.label_counts() == Counts{{0, 2}, {1, 1}, {2, 2}});
   CHECK(whole.labels_of_splits() == std::set<int64_t>{0, 1, 2});
   CHECK(whole.label_bounds() == std::vector<std::pair<int64_t, int64_t>>{{2, 0}, {1, 2}});
-  Dataset part = slice(labels, "train[3:6]");
+  Dataset part = partly_labelled_slice(labels, "train[3:6]");
   CHECK(part.missing_classes() == "split 'train[3:6]' has no example of 1 of the 3 classes: 0");
   CHECK(part.label_bounds() == std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {2, 2}});
   const Labels first = {0};
   part.leave_out(first);
   CHECK(part.labels() == Labels{1, 2});
-  CHECK(slice({kNo, kNo}, "train").label_counts().empty());
-  CHECK(slice({kNo, kNo}, "train").label_bounds().empty());
-  CHECK(slice({kNo, 1}, "train").fingerprint() != slice({0, 1}, "train").fingerprint());
+  CHECK(partly_labelled_slice({kNo, kNo}, "train").label_counts().empty());
+  CHECK(partly_labelled_slice({kNo, kNo}, "train").label_bounds().empty());
+  CHECK(partly_labelled_slice({kNo, 1}, "train").fingerprint() !=
+        partly_labelled_slice({0, 1}, "train").fingerprint());
 }
 
 TEST_CASE("folds have equal shares of the examples without a label, too", "[split]") {
   Labels labels;
   for (int i = 0; i < 4; ++i) labels.insert(labels.end(), {1, kNo, 0});
   for (int fold = 1; fold <= 4; ++fold) {
-    Labels held = slice(labels, fmt::format("train[fold {}/4]", fold)).labels();
+    Labels held = partly_labelled_slice(labels, fmt::format("train[fold {}/4]", fold)).labels();
     std::sort(held.begin(), held.end());
     CHECK(held == Labels{kNo, 0, 1});
   }
@@ -168,12 +162,12 @@ TEST_CASE("folds have equal shares of the examples without a label, too", "[spli
 TEST_CASE("examples without a label stay when classes are matched by name") {
   const std::vector<std::string> own = {"bus", "cat", "ship"};
   const ClassNames animals{{"cat", "dog"}, "the training data"}, none{{"tree"}, "`train`"};
-  Dataset fits = slice({1, kNo, 1}, "train", own);
+  Dataset fits = partly_labelled_slice({1, kNo, 1}, "train", own);
   CHECK(fits.use_classes(animals, false).empty());
   CHECK(fits.labels() == Labels{0, kNo, 0});
   CHECK(fits.label_counts() == Counts{{0, 2}});
 
-  Dataset skips = slice({0, kNo, 1, 2}, "train", own);
+  Dataset skips = partly_labelled_slice({0, kNo, 1, 2}, "train", own);
   CHECK(skips.use_classes(animals, true) ==
         "2 of 4 examples are left out, because the training data has no class bus, ship");
   CHECK(skips.labels() == Labels{kNo, 0});
@@ -181,7 +175,7 @@ TEST_CASE("examples without a label stay when classes are matched by name") {
   CHECK(skips.fingerprint() != 0);
   CHECK(error_of([&] { skips.read(0); }, Exit::data) == "truncated JPEG");
 
-  Dataset lost = slice({0, kNo}, "train", own);
+  Dataset lost = partly_labelled_slice({0, kNo}, "train", own);
   CHECK(error_of([&] { lost.use_classes(none, true); }) ==
         "error: has examples of bus, but the classes of `train` are tree: no example is left");
 }

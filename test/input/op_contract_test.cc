@@ -3,9 +3,7 @@
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 struct Form {
@@ -43,7 +41,7 @@ std::vector<Form> any_dtype(std::vector<int64_t> shape) {
   return forms;
 }
 
-std::vector<Form> labels(std::vector<int64_t> shape) {
+std::vector<Form> label_forms(std::vector<int64_t> shape) {
   return {{shape, at::kLong, at::kFloat},
           {shape, at::kInt, at::kFloat},
           {shape, at::kByte, at::kFloat}};
@@ -107,7 +105,7 @@ std::vector<Case> cases() {
        .out = "low",
        .forms = {{{60}, at::kByte, at::kByte}}});
   add({.call = "keep('image')", .forms = any_dtype({4, 3})});
-  add({.call = "onehot(10)", .in = "labels", .out = "labels", .forms = labels({})});
+  add({.call = "onehot(10)", .in = "labels", .out = "labels", .forms = label_forms({})});
   add({.call = "onehot(10, key='label', key_result='labels', on=0.9, off=0.02)",
        .in = "label",
        .out = "labels",
@@ -115,7 +113,7 @@ std::vector<Case> cases() {
   add({.call = "onehot(10, multi=False)",
        .in = "labels",
        .out = "labels",
-       .forms = labels({2, 3})});
+       .forms = label_forms({2, 3})});
   add({.call = "pad_to_shape(shape=[15, 20, 3], pad_value=7, where='both')",
        .forms = any_dtype({13, 18, 3})});
   add({.call = "pad_to_shape(shape=[-1, 20, 4], where='before')", .forms = any_dtype({13, 18, 3})});
@@ -303,3 +301,5 @@ TEST_CASE("the registered ops") {
                                              "vgg_value_range"};
   CHECK(Op::Registry::names() == expected);
 }
+
+}  // namespace bv::test

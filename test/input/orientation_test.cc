@@ -16,7 +16,7 @@
 namespace bv::test {
 namespace {
 
-at::Tensor tensor_of(const std::string& file) {
+at::Tensor file_tensor(const std::string& file) {
   return at::from_blob(const_cast<char*>(file.data()), {std::ssize(file)}, at::kByte).clone();
 }
 
@@ -27,7 +27,7 @@ const char* upright_rows(int orientation) {
   return kRows[orientation - 1];
 }
 
-std::string rows_of(const at::Tensor& image) {
+std::string digit_rows(const at::Tensor& image) {
   std::string text;
   for (int64_t y = 0; y < image.size(0); ++y) {
     if (y > 0) text += ' ';
@@ -65,7 +65,7 @@ int orientation_on_disk(const std::string& file) {
 TEST_CASE("all eight orientations are turned upright", "[orientation]") {
   for (int orientation = 1; orientation <= 8; ++orientation) {
     INFO(orientation);
-    CHECK(rows_of(turn_upright(digits(), orientation)) == upright_rows(orientation));
+    CHECK(digit_rows(turn_upright(digits(), orientation)) == upright_rows(orientation));
     for (const bool little : {true, false}) {
       const std::string exif = exif_data(orientation, little);
       const std::string webp = webp_of(digits(), true);
@@ -75,9 +75,10 @@ TEST_CASE("all eight orientations are turned upright", "[orientation]") {
             webp_with_exif(webp, std::string("Exif\0\0", 6) + exif, 2, 3)}) {
         CHECK(exif_orientation(bytes_of(file)) == orientation);
         CHECK(orientation_on_disk(file) == orientation);
-        const Example image = {{"image", tensor_of(file)}};
-        CHECK(rows_of(run_pp("decode(exif=True)", image).at("image")) == upright_rows(orientation));
-        CHECK(rows_of(run_pp("decode", image).at("image")) == upright_rows(1));
+        const Example image = {{"image", file_tensor(file)}};
+        CHECK(digit_rows(run_pp("decode(exif=True)", image).at("image")) ==
+              upright_rows(orientation));
+        CHECK(digit_rows(run_pp("decode", image).at("image")) == upright_rows(1));
       }
       const std::string jpeg = jpeg_with_exif(flat_jpeg(90), exif);
       CHECK(exif_orientation(bytes_of(jpeg)) == orientation);
@@ -171,7 +172,7 @@ TEST_CASE("decode_jpeg_and_inception_crop(exif=True) crops the upright image", "
     const std::string exif = exif_data(orientation);
     for (const std::string& file :
          {jpeg_with_exif(plain, exif), png_with_exif(png_of(image), exif)}) {
-      const Example example = {{"image", tensor_of(file)}};
+      const Example example = {{"image", file_tensor(file)}};
       for (uint64_t i = 0; i < 5; ++i) {
         CAPTURE(orientation, i);
         const at::Tensor two = run_pp("decode(exif=True)|inception_crop", example, i).at("image");

@@ -9,9 +9,7 @@
 #include "test/support/error.h"
 #include "test/support/image_files.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 void limit(const std::string& yaml) {
@@ -51,3 +49,5 @@ TEST_CASE("max_pixels must be within the limit of all images") {
         fmt::format("t.yaml:1:13: error: max_pixels: must be within 1..268435456, got {}", value));
   }
 }
+
+}  // namespace bv::test

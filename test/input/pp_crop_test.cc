@@ -3,9 +3,7 @@
 #include "lib/input/image/crop.h"
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 // Returns the p-value of the two-sample Kolmogorov-Smirnov test (Numerical Recipes 14.3).
@@ -227,3 +225,5 @@ TEST_CASE("flip_lr mirrors half of the images") {
   }
   CHECK(std::abs(flipped - 1000) < 112);  // 5 standard deviations
 }
+
+}  // namespace bv::test

@@ -4,9 +4,7 @@
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 // `pp` begins at t.yaml:3:9. The error must have the place of `token` in it.
@@ -343,3 +341,5 @@ TEST_CASE("what is wrong with one example is a data error") {
   CHECK(run_error(Exit::data, "onehot(3)", list) ==
         "onehot: 'labels' is -1, must be within 0 .. 2");
 }
+
+}  // namespace bv::test

@@ -3,9 +3,7 @@
 #include "lib/util/text.h"
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 const std::vector<std::string> kValues = {"0",
@@ -213,3 +211,5 @@ TEST_CASE("every op on an image of one pixel") {
     }
   }
 }
+
+}  // namespace bv::test

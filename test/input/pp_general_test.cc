@@ -4,9 +4,7 @@
 #include "test/input/op_support.h"
 #include "test/support/text.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 at::Tensor text(const std::string& content) { return text_tensor(content); }
@@ -92,7 +90,7 @@ TEST_CASE("choice of all entries changes nothing; with fewer_ok it takes those t
       0);
   // choice('single') of a list of strings gives a string.
   const at::Tensor texts = text_tensor(std::vector<std::string>{"Hi", "Lucas"});
-  const std::string picked = read_text(run_pp("choice(key='t')", {{"t", texts}}).at("t"));
+  const std::string picked = bv::read_text(run_pp("choice(key='t')", {{"t", texts}}).at("t"));
   CHECK((picked == "Hi" || picked == "Lucas"));
 }
 
@@ -119,9 +117,9 @@ TEST_CASE("setdefault sets what is missing or empty, and nothing else") {
   CHECK(at::equal(result("-7.5", {}), at::full({}, -7.5f)));
   CHECK(at::equal(result("1e3", {}), at::full({}, 1000.0f)));
   CHECK(at::equal(result("True", {}), at::full({}, true, at::kBool)));
-  CHECK(read_text(result("'Lucas'", {})) == "Lucas");
-  CHECK(read_text(result("value='Lucas'", {{"x", at::empty({0}, at::kByte)}})) == "Lucas");
-  CHECK(read_text(result("'Lucas'", {{"x", text("Hello")}})) == "Hello");
+  CHECK(bv::read_text(result("'Lucas'", {})) == "Lucas");
+  CHECK(bv::read_text(result("value='Lucas'", {{"x", at::empty({0}, at::kByte)}})) == "Lucas");
+  CHECK(bv::read_text(result("'Lucas'", {{"x", text("Hello")}})) == "Hello");
 }
 
 TEST_CASE("convert_to_video appends frames of zeros") {
@@ -143,8 +141,8 @@ TEST_CASE("squeeze_last_dim, flatten and coco_captions") {
   CHECK(run_pp("flatten", nested).size() == 2);
   const Example out = run_pp("flatten(keys=['captions'])|coco_captions|coco_captions('x')", nested);
   CHECK(out.size() == 4);
-  CHECK(read_text(out.at("captions")) == "a cat");
-  CHECK(read_text(out.at("x")) == "a cat");
+  CHECK(bv::read_text(out.at("captions")) == "a cat");
+  CHECK(bv::read_text(out.at("x")) == "a cat");
 }
 
 TEST_CASE("lookup returns the number of a line, or the number on a line") {
@@ -294,3 +292,5 @@ std::string string_npz(const TempFolder& folder, const std::string& type, int64_
 }
 
 }  // namespace
+
+}  // namespace bv::test

@@ -4,9 +4,7 @@
 #include "lib/config/load_config.h"
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 std::string golden(const std::string& name) { return golden_file("pp/" + name); }
@@ -104,3 +102,5 @@ TEST_CASE("golden general ops") {
     }
   }
 }
+
+}  // namespace bv::test

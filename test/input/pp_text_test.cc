@@ -2,17 +2,15 @@
 #include "lib/input/ops/common/text_tensor.h"
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 std::string formatted(const std::string& format, const Example& example) {
-  return read_text(run_pp("strfmt('" + format + "')", example).at("text"));
+  return bv::read_text(run_pp("strfmt('" + format + "')", example).at("text"));
 }
 
 std::string name_of(const std::string& op, int64_t label) {
-  return read_text(run_pp(op, {{"label", at::full({}, label, at::kLong)}}).at("labels"));
+  return bv::read_text(run_pp(op, {{"label", at::full({}, label, at::kLong)}}).at("labels"));
 }
 
 }  // namespace
@@ -44,7 +42,7 @@ TEST_CASE("strfmt inserts texts and numbers") {
                                                      {"{flag}", "1"}};
   for (const auto& [format, expected] : all) CHECK(formatted(format, data) == expected);
   const Example out = run_pp("strfmt('{int}', outkey='label')", data);
-  CHECK(read_text(out.at("label")) == "42");
+  CHECK(bv::read_text(out.at("label")) == "42");
   CHECK_FALSE(out.contains("text"));
 }
 
@@ -73,7 +71,7 @@ TEST_CASE("strfmt of a list of texts gives a list") {
 
 TEST_CASE("lower changes ASCII letters only") {
   const auto low = [](const std::string& content) {
-    return read_text(run_pp("lower", {{"text", text_tensor(content)}}).at("text"));
+    return bv::read_text(run_pp("lower", {{"text", text_tensor(content)}}).at("text"));
   };
   CHECK(low("TeSt @[`{ 9") == "test @[`{ 9");
   CHECK(low("\xC3\x84Z") == "\xC3\x84z");
@@ -99,7 +97,9 @@ TEST_CASE("names of ImageNet's classes") {
                              {{"y", at::tensor({1, 0}, at::kInt)}});
   CHECK(read_texts(out.at("names")) == std::vector<std::string>{"goldfish", "tench"});
   CHECK(read_texts(out.at("text")) == std::vector<std::string>{"a goldfish", "a tench"});
-  CHECK(read_text(
+  CHECK(bv::read_text(
             run_pp("clip_i1k_label_names(key='y')", {{"y", at::full({}, 2, at::kLong)}}).at("y")) ==
         "great white shark");
 }
+
+}  // namespace bv::test

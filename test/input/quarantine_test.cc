@@ -73,8 +73,8 @@ std::vector<std::string> names_of(const Dataset& data) {
 }
 
 // Returns the error without the folder of the list.
-std::string refusal(const std::string& list, const std::string& name = "input",
-                    bool twins = false) {
+std::string list_refusal(const std::string& list, const std::string& name = "input",
+                         bool twins = false) {
   std::string text = error_of([&] { leave_out(list, name, "train", twins); });
   for (size_t at; (at = text.find("/")) != std::string::npos && text.find("bad.jsonl") > at;)
     text.erase(0, text.find("bad.jsonl"));
@@ -149,7 +149,8 @@ TEST_CASE("a skipped example of a mixture is left out of the data set with which
   CHECK(rest.warnings ==
         std::vector<std::string>{
             "x.yaml:1:13: warning: quarantine: 1 of 12 examples of input.own is left out"});
-  CHECK(refusal(list, "input.public").starts_with("bad.jsonl:2: error: 'public: train/5.png' "));
+  CHECK(
+      list_refusal(list, "input.public").starts_with("bad.jsonl:2: error: 'public: train/5.png' "));
   CHECK(leave_out(list, "input.o").data->size() == 12);
   CHECK(leave_out(list, "evals.own").data->size() == 12);
 }
@@ -163,7 +164,7 @@ TEST_CASE("a list whose examples name other files now is refused") {
       " in this list, which no longer fits the data; renew it with `bvtrain data check --config "
       "CONFIG --output ";
   const auto why = [&](const std::string& list) {
-    const std::string text = refusal(list);
+    const std::string text = list_refusal(list);
     REQUIRE(text.find(renew) != std::string::npos);
     CHECK(text.ends_with("/bad.jsonl`"));
     return text.substr(0, text.find(renew));
@@ -174,25 +175,25 @@ TEST_CASE("a list whose examples name other files now is refused") {
         "bad.jsonl:1: error: 'train/5.png' names 5.png, 5.mask now, but no file");
   CHECK(why(line("photos", 4, Files{"4.png", "4.mask"})) ==
         "bad.jsonl:1: error: 'train/4.png' names no file now, but 4.png, 4.mask");
-  CHECK(refusal("{\"data\": \"input\", \"example\": \"a\", \"files\": \"a.png\"}\n") ==
+  CHECK(list_refusal("{\"data\": \"input\", \"example\": \"a\", \"files\": \"a.png\"}\n") ==
         "bad.jsonl:1: error: 'files' is a string, expected a list of strings");
 }
 
 TEST_CASE("malformed lists and those that leave nothing are refused") {
-  CHECK(refusal(line("input", 1) + "{\"data\": \"input\"") ==
+  CHECK(list_refusal(line("input", 1) + "{\"data\": \"input\"") ==
         "bad.jsonl:2: error: is not JSON; expected a line of `bvtrain data check`");
-  CHECK(refusal("\n") ==
+  CHECK(list_refusal("\n") ==
         "bad.jsonl:1: error: is not JSON; expected a line of `bvtrain data check`");
-  CHECK(refusal("[1]\n") == "bad.jsonl:1: error: is a list, expected an object");
-  CHECK(refusal("{\"data\": \"input\"}\n") == "bad.jsonl:1: error: has no 'example'");
-  CHECK(refusal("{\"example\": \"a\"}\n") == "bad.jsonl:1: error: has no 'data'");
-  CHECK(refusal("{\"data\": \"input\", \"example\": 3}\n") ==
+  CHECK(list_refusal("[1]\n") == "bad.jsonl:1: error: is a list, expected an object");
+  CHECK(list_refusal("{\"data\": \"input\"}\n") == "bad.jsonl:1: error: has no 'example'");
+  CHECK(list_refusal("{\"example\": \"a\"}\n") == "bad.jsonl:1: error: has no 'data'");
+  CHECK(list_refusal("{\"data\": \"input\", \"example\": 3}\n") ==
         "bad.jsonl:1: error: 'example' is the number 3, expected a string");
-  CHECK(refusal(line("input", 1) + line("input", 6), "input", /*twins=*/true) ==
+  CHECK(list_refusal(line("input", 1) + line("input", 6), "input", /*twins=*/true) ==
         "bad.jsonl:2: error: several examples of input are called 'train/6.png'");
   std::string all;
   for (int i = 0; i < 12; ++i) all += line("input", i);
-  CHECK(refusal(all).ends_with("leaves no example of input"));
+  CHECK(list_refusal(all).ends_with("leaves no example of input"));
   const Config config = parse_config("quarantine: none.jsonl", "x.yaml");
   CHECK(error_of([&] { Quarantine::read(config); }) == "none.jsonl: error: no such file");
   CHECK(Quarantine::read(parse_config("a: 1", "x.yaml")) == nullptr);

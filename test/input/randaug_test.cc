@@ -6,9 +6,7 @@
 #include "lib/input/image/rand_augment.h"
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 at::Tensor augmented(const at::Tensor& image, const AugmentationDraw& draw, double magnitude) {
@@ -291,3 +289,5 @@ TEST_CASE("randaug applies its layers one after the other") {
                     augmented(image, draw_augmentation(30, 40, rng), 15)));
   }
 }
+
+}  // namespace bv::test

@@ -7,9 +7,7 @@
 
 #include "test/input/op_support.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 double kernel(const std::string& method, double x) {
@@ -181,3 +179,5 @@ TEST_CASE("resize_small and resize_long round the other side half to even") {
   CHECK(size("resize_long(64)", 221, 320) == std::pair<int64_t, int64_t>(44, 64));
   CHECK(size("resize_small(10)", 5, 8) == std::pair<int64_t, int64_t>(10, 16));
 }
+
+}  // namespace bv::test

@@ -51,8 +51,8 @@ Made make(const std::string& yaml, const std::shared_ptr<const Source>& source,
   return made;
 }
 
-std::string refusal(const std::string& yaml, const std::shared_ptr<const Source>& source,
-                    int64_t error_budget = 0) {
+std::string rule_refusal(const std::string& yaml, const std::shared_ptr<const Source>& source,
+                         int64_t error_budget = 0) {
   return error_of([&] { make(yaml, source, error_budget); });
 }
 
@@ -82,36 +82,36 @@ TEST_CASE("sample names classes or a feature") {
 }
 
 TEST_CASE("a sample that cannot work is refused at its place") {
-  CHECK(refusal("sample: even", by_index()).starts_with("x.yaml:1:9: error: sample: "));
-  CHECK(refusal("sample: {weight: w}", by_index()) ==
+  CHECK(rule_refusal("sample: even", by_index()).starts_with("x.yaml:1:9: error: sample: "));
+  CHECK(rule_refusal("sample: {weight: w}", by_index()) ==
         "x.yaml:1:10: error: unknown key 'sample.weight' (did you mean 'weights'?)");
-  CHECK(refusal("sample: balanced", by_index(false)) ==
+  CHECK(rule_refusal("sample: balanced", by_index(false)) ==
         "x.yaml:1:9: error: sample: needs labels that are known without reading the images, one "
         "class for each example, which this data does not have; {weights: FEATURE} needs none");
-  CHECK(refusal("sample: {weights: W}", by_index()) ==
+  CHECK(rule_refusal("sample: {weights: W}", by_index()) ==
         "x.yaml:1:9: error: sample: train/0.png: unknown feature 'W' (did you mean 'w'?); known: "
         "image, label, w");
-  CHECK(refusal("sample: {weights: image}", by_index()) ==
+  CHECK(rule_refusal("sample: {weights: image}", by_index()) ==
         "x.yaml:1:9: error: sample: train/0.png: 'image' has the shape (6, 5, 3), expected one "
         "number");
   const auto text = std::make_shared<WeightedSource>([](int64_t) { return 1.0; });
   text->transform = [](int64_t, Example& example) { example["w"] = text_tensor("1"); };
-  CHECK(refusal("sample: {weights: w}", text) ==
+  CHECK(rule_refusal("sample: {weights: w}", text) ==
         "x.yaml:1:9: error: sample: train/0.png: 'w' is a string, expected one number");
   const auto with = [](double bad) {
     return std::make_shared<WeightedSource>([bad](int64_t i) { return i == 5 ? bad : 1.0; });
   };
-  CHECK(refusal("sample: {weights: w}", with(-2)) ==
+  CHECK(rule_refusal("sample: {weights: w}", with(-2)) ==
         "x.yaml:1:9: error: sample: train/5.png: the weight 'w' is -2, expected a number of at "
         "least 0");
-  CHECK(refusal("sample: {weights: w}", with(std::numeric_limits<double>::quiet_NaN()))
+  CHECK(rule_refusal("sample: {weights: w}", with(std::numeric_limits<double>::quiet_NaN()))
             .find("the weight 'w' is nan") != std::string::npos);
   const auto nothing = std::make_shared<WeightedSource>([](int64_t) { return 0.0; });
-  CHECK(refusal("sample: {weights: w}", nothing) ==
+  CHECK(rule_refusal("sample: {weights: w}", nothing) ==
         "x.yaml:1:9: error: sample: every weight 'w' is 0");
   const auto huge =
       std::make_shared<WeightedSource>([](int64_t) { return std::numeric_limits<double>::max(); });
-  CHECK(refusal("sample: {weights: w}", huge) ==
+  CHECK(rule_refusal("sample: {weights: w}", huge) ==
         "x.yaml:1:9: error: sample: the weights 'w' are too large: divide them by their mean");
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("an example that cannot be read has no weight, within the budget") {
   source->on_read = [](int64_t i) {
     if (i >= 6) throw Error::bare(Exit::data, "truncated JPEG");
   };
-  CHECK(refusal("sample: {weights: w}", source, 1) ==
+  CHECK(rule_refusal("sample: {weights: w}", source, 1) ==
         "x.yaml:1:9: error: sample: train/7.png: truncated JPEG (input.skip_errors: N skips up to "
         "N such examples)");
   const Made made = make("sample: {weights: w}", source, 2);
@@ -146,7 +146,7 @@ TEST_CASE("an example that is known to be broken has no share of a class, within
   };
   const auto source = std::make_shared<Broken>();
   for (const std::string word : {"balanced", "sqrt"}) {
-    CHECK(refusal("sample: " + word, source, 1) ==
+    CHECK(rule_refusal("sample: " + word, source, 1) ==
           "x.yaml:1:9: error: sample: train/1.png: truncated JPEG (input.skip_errors: N skips up "
           "to N such examples)");
     const Made made = make("sample: " + word, source, 2);
@@ -163,7 +163,7 @@ TEST_CASE("an example that is known to be broken has no share of a class, within
       return at::tensor(std::vector<int64_t>(8, Source::kNoLabel), at::kLong);
     }
   };
-  CHECK(refusal("sample: balanced", std::make_shared<Nothing>(), 8) ==
+  CHECK(rule_refusal("sample: balanced", std::make_shared<Nothing>(), 8) ==
         "x.yaml:1:9: error: sample: none of the examples can be read");
 }
 

@@ -11,31 +11,24 @@
 #include "lib/config/load_config.h"
 #include "lib/input/image/jpeg.h"
 #include "lib/input/path.h"
+#include "test/init/data_folders.h"
+#include "test/input/open_data.h"
 #include "test/support/compare.h"
-#include "test/support/config.h"
 #include "test/support/digits_40.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/text.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
-
-std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
-          static_cast<char>(value >> 8), static_cast<char>(value)};
-}
 
 // Writes minimal data for the source, and returns its config section.
 std::string smallest_config(const std::string& name, const TempFolder& temp) {
   if (name == "digits") return "{name: digits}";
   if (name == "synthetic") return "{name: synthetic, size: 12, image_size: 8, encoded: none}";
   if (name == "idx") {
-    temp.write("train-images-idx3-ubyte",
-               big_endian(0x803) + big_endian(2) + big_endian(1) + big_endian(3) + "abcdef");
-    temp.write("train-labels-idx1-ubyte", big_endian(0x801) + big_endian(2) + "\1\2");
+    temp.write("train-images-idx3-ubyte", idx_file({2, 1, 3}, "abcdef"));
+    temp.write("train-labels-idx1-ubyte", idx_file({2}, "\1\2"));
     return "{name: idx, data_dir: " + temp.path() + "}";
   }
   if (name == "cifar") {
@@ -80,15 +73,6 @@ std::string smallest_config(const std::string& name, const TempFolder& temp) {
   }
   FAIL("no smallest config for source '" + name + "': add one here");
   return "";
-}
-
-std::shared_ptr<const Dataset> open_data(const std::string& section, const DataEnv& env = {}) {
-  return from_yaml(section,
-                   [&](const Config& config) { return prepare_data(config, env); })(std::nullopt);
-}
-
-std::string open_error(const std::string& section, const DataEnv& env = {}) {
-  return error_of([&] { open_data(section, env); });
 }
 
 }  // namespace
@@ -292,3 +276,5 @@ TEST_CASE("npz: arrays under a prefix become features", "[source]") {
             ": error: no array begins with prefix 'test/'; there are: step, "
             "train/image, train/label, train/weights, val/image, val/label");
 }
+
+}  // namespace bv::test

@@ -14,9 +14,7 @@
 #include "test/support/folder.h"
 #include "test/support/golden.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 const Place kPlace{"x.yaml", 5, 12};
@@ -26,7 +24,7 @@ std::pair<int64_t, int64_t> range(const std::string& expression, int64_t n) {
   REQUIRE(terms.size() == 1);
   return terms[0].range(n, kPlace);
 }
-std::string problem(const std::string& expression, int64_t n) {
+std::string split_problem(const std::string& expression, int64_t n) {
   return error_of([&] { range(expression, n); });
 }
 using Range = std::pair<int64_t, int64_t>;
@@ -154,55 +152,56 @@ TEST_CASE("complementary percentages cover a split exactly", "[split]") {
 
 TEST_CASE("bad splits are refused with the reason", "[split]") {
   const std::string examples = "; examples: train, train[:99%], train[51200:], a+b";
-  CHECK(problem("train[:10", 100) ==
+  CHECK(split_problem("train[:10", 100) ==
         "x.yaml:5:12: error: bad split 'train[:10': ']' is missing at the end" + examples);
-  CHECK(problem("train[5]", 100) ==
+  CHECK(split_problem("train[5]", 100) ==
         "x.yaml:5:12: error: bad split 'train[5]': a slice needs ':'" + examples);
-  CHECK(problem("train[:x]", 100) ==
+  CHECK(split_problem("train[:x]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:x]': 'x' is not an integer" + examples);
-  CHECK(problem("train[:1.5.2%]", 100) ==
+  CHECK(split_problem("train[:1.5.2%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:1.5.2%]': '1.5.2' is not a percentage" + examples);
-  CHECK(problem("train[:nan%]", 100) ==
+  CHECK(split_problem("train[:nan%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:nan%]': 'nan' is not a percentage" + examples);
-  CHECK(problem("train[:2shard]", 100) ==
+  CHECK(split_problem("train[:2shard]", 100) ==
         "x.yaml:5:12: error: split 'train[:2shard]': 'train' is not in shards, so that a slice "
         "cannot count them");
-  CHECK(problem("train[fold 0/5]", 100) ==
+  CHECK(split_problem("train[fold 0/5]", 100) ==
         "x.yaml:5:12: error: bad split 'train[fold 0/5]': '0/5' is not a part such as 2/5, from "
         "1/5 to 5/5" +
             examples);
-  CHECK(problem("train[fold 1/1]", 100) ==
+  CHECK(split_problem("train[fold 1/1]", 100) ==
         "x.yaml:5:12: error: bad split 'train[fold 1/1]': one fold alone leaves nothing to train "
         "with" +
             examples);
-  CHECK(problem("train[:50%][10:]", 100) ==
+  CHECK(split_problem("train[:50%][10:]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:50%][10:]': '10:' is not a part such as fold 2/5" +
             examples);
-  CHECK(problem("train[:50%]x", 100) ==
+  CHECK(split_problem("train[:50%]x", 100) ==
         "x.yaml:5:12: error: bad split 'train[:50%]x': 'x' follows ']'" + examples);
-  CHECK(problem("train[:110%]", 100) ==
+  CHECK(split_problem("train[:110%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:110%]': 110% is not within -100% .. 100%" +
             examples);
-  CHECK(problem("train[10%:20]", 100) ==
+  CHECK(split_problem("train[10%:20]", 100) ==
         "x.yaml:5:12: error: bad split 'train[10%:20]': both ends must be percentages, or neither" +
             examples);
-  CHECK(problem("", 100) == "x.yaml:5:12: error: bad split '': a split name is missing" + examples);
-  CHECK(problem("train+", 100) ==
+  CHECK(split_problem("", 100) ==
+        "x.yaml:5:12: error: bad split '': a split name is missing" + examples);
+  CHECK(split_problem("train+", 100) ==
         "x.yaml:5:12: error: bad split 'train+': a split name is missing" + examples);
-  CHECK(problem("tr ain", 100) ==
+  CHECK(split_problem("tr ain", 100) ==
         "x.yaml:5:12: error: bad split 'tr ain': not a split name" + examples);
-  CHECK(problem("train[::2]", 100) ==
+  CHECK(split_problem("train[::2]", 100) ==
         "x.yaml:5:12: error: bad split 'train[::2]': ':2' is not an integer" + examples);
-  CHECK(problem("train[101:]", 100) ==
+  CHECK(split_problem("train[101:]", 100) ==
         "x.yaml:5:12: error: split 'train[101:]': 101 is outside the 100 examples of 'train'");
-  CHECK(problem("train[-9223372036854775808:]", 100) ==
+  CHECK(split_problem("train[-9223372036854775808:]", 100) ==
         "x.yaml:5:12: error: split 'train[-9223372036854775808:]': -9223372036854775808 is outside "
         "the 100 examples of 'train'");
-  CHECK(problem("train[100:]", 100) ==
+  CHECK(split_problem("train[100:]", 100) ==
         "x.yaml:5:12: error: split 'train[100:]' is empty: 'train' has 100 examples");
-  CHECK(problem("train[20:10]", 100) ==
+  CHECK(split_problem("train[20:10]", 100) ==
         "x.yaml:5:12: error: split 'train[20:10]' is empty: 'train' has 100 examples");
-  CHECK(problem("train[:1%]", 10) ==
+  CHECK(split_problem("train[:1%]", 10) ==
         "x.yaml:5:12: error: split 'train[:1%]' is empty: 'train' has 10 examples");
 }
 
@@ -254,3 +253,5 @@ TEST_CASE("a slice that lost classes warns", "[split]") {
   CHECK(Dataset(many, "train[:30]", kPlace).missing_classes() ==
         "split 'train[:30]' has no example of 17 of the 20 classes: 3, 4, 5, 6, 7, 8, 9, 10, ...");
 }
+
+}  // namespace bv::test

@@ -8,9 +8,7 @@
 #include "test/support/error.h"
 #include "test/support/folder.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 struct Read {
@@ -43,7 +41,7 @@ struct Tars : MemoryFolder {
 };
 
 // Returns `header` with some bytes replaced, and a correct checksum.
-std::string changed(std::string header, size_t at, const std::string& bytes) {
+std::string changed_header(std::string header, size_t at, const std::string& bytes) {
   return with_checksum(header.replace(at, bytes.size(), bytes));
 }
 
@@ -72,16 +70,17 @@ TEST_CASE("all formats of tar are read", "[tar]") {
                    tar_padded(std::string(700, 'x')) + kTarEnd) ==
         Reads{{"a", std::string(700, 'x')}});
   // ustar's prefix, and GNU tar's field in its place.
-  const std::string prefixed = changed(tar_header("name", 0), 345, "some/folder");
+  const std::string prefixed = changed_header(tar_header("name", 0), 345, "some/folder");
   CHECK(tars.files(prefixed + kTarEnd) == Reads{{"some/folder/name", ""}});
-  const std::string gnu = changed(tar_header("name", 0, '0', TarFormat::gnu), 345, "14000000000");
+  const std::string gnu =
+      changed_header(tar_header("name", 0, '0', TarFormat::gnu), 345, "14000000000");
   CHECK(tars.files(gnu + kTarEnd) == Reads{{"name", ""}});
   // A name of exactly 100 bytes has no NUL at its end.
   CHECK(tars.files(tar_member(std::string(100, 'n'), "1") + kTarEnd) ==
         Reads{{std::string(100, 'n'), "1"}});
   // Numbers with blanks, and checksums of signed bytes.
-  CHECK(tars.files(changed(tar_header("a", 0), 124, "         3 ") + tar_padded("123") + kTarEnd) ==
-        Reads{{"a", "123"}});
+  CHECK(tars.files(changed_header(tar_header("a", 0), 124, "         3 ") + tar_padded("123") +
+                   kTarEnd) == Reads{{"a", "123"}});
   std::string old = tar_header("\xFF\xFE", 0);
   uint32_t sum = 0;
   for (const char c : old) sum += static_cast<uint8_t>(c);
@@ -189,14 +188,15 @@ TEST_CASE("damaged headers are errors at their offset", "[tar]") {
   CHECK(at_1024(flipped) ==
         "this is not the header of a member: its checksum is wrong; the file is damaged");
   CHECK_THAT(at_1024(std::string(512, 'x')), Catch::StartsWith("this is not the header"));
-  CHECK(at_1024(changed(header, 124, "12345x78901")) == "the size in this header is not a number");
-  CHECK(at_1024(changed(header, 124, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")) ==
+  CHECK(at_1024(changed_header(header, 124, "12345x78901")) ==
         "the size in this header is not a number");
-  CHECK(at_1024(changed(header, 124, "\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")) ==
+  CHECK(at_1024(changed_header(header, 124, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")) ==
+        "the size in this header is not a number");
+  CHECK(at_1024(changed_header(header, 124, "\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")) ==
         "the size in this header is not a number");
   CHECK(at_1024(with_base256_size(header, uint64_t{1} << 62)) ==
         "'b' has 4611686018427387904 bytes, but the file ends after 1024 of them: it is cut off");
-  CHECK(at_1024(changed(header, 124, "77777777777")) ==
+  CHECK(at_1024(changed_header(header, 124, "77777777777")) ==
         "'b' has 8589934591 bytes, but the file ends after 1024 of them: it is cut off");
   CHECK(at_1024(tar_header("x", (1 << 20) + 1, 'L')) ==
         "an extended header of 1048577 bytes, more than 1048576");
@@ -315,3 +315,5 @@ TEST_CASE("tars of the system's tar are read", "[tar]") {
                                             {name, "long"}});
   }
 }
+
+}  // namespace bv::test

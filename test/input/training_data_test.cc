@@ -8,9 +8,7 @@
 #include "test/input/fake_source.h"
 #include "test/support/compare.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 TrainingData mixture(const std::vector<std::pair<int64_t, double>>& sizes_and_weights) {
@@ -176,3 +174,5 @@ TEST_CASE("a failing example of a mixture is named with its data set", "[mixture
   REQUIRE_FALSE(failed.empty());
   for (const FailedExample& example : failed) CHECK(example.name.starts_with("bad: train/"));
 }
+
+}  // namespace bv::test

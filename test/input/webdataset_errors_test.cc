@@ -12,8 +12,7 @@
 #include "test/support/image_files.h"
 #include "test/support/limits.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 TEST_CASE("samples that cannot be read are named at the start", "[webdataset]") {
   const Shards shards;
@@ -112,7 +111,7 @@ TEST_CASE("a sample that cannot be read has no label", "[webdataset]") {
   shards.tar("b.tar", unknown + labelled("2", 6) + sample("3", {{"cls", "7"}, {"jpg", ""}}));
   for (int i = 0; i < 2; ++i) {  // the second time from the stored index
     const std::shared_ptr<Source> source = shards.open("", /*keep_broken=*/true);
-    CHECK(labels_of(*source) == Labels{4, kNo, 5, kNo, 6, kNo});
+    CHECK(shard_labels(*source) == Labels{4, kNo, 5, kNo, 6, kNo});
     CHECK(Dataset(source, "train", Place{}).label_counts() ==
           std::map<int64_t, int64_t>{{4, 1}, {5, 1}, {6, 1}});
     CHECK_FALSE(shards.index_file().empty());
@@ -264,7 +263,7 @@ TEST_CASE("a tar that changes during a run is an error of its examples", "[webda
 TEST_CASE("the index of tars is stored until one of them changes", "[webdataset]") {
   const Shards shards;
   shards.write("a.tar", labelled("0", 1) + kTarEnd);
-  CHECK(labels_of(*shards.open()) == Labels{1});
+  CHECK(shard_labels(*shards.open()) == Labels{1});
   CHECK(shards.index_file().empty());  // the file may still change
 
   const auto jpg = [](const std::string& key, const std::string& label, double number) {
@@ -276,10 +275,10 @@ TEST_CASE("the index of tars is stored until one of them changes", "[webdataset]
   shards.tar("a.tar", jpg("0", "1", 1) + jpg("1", "2", 1.5) + tar_member("a.md", ""));
   shards.tar("b.tar", jpg("2", "2", 1));
   const auto first = shards.open();
-  CHECK(labels_of(*first) == Labels{1, 2, 2});
+  CHECK(shard_labels(*first) == Labels{1, 2, 2});
   REQUIRE_FALSE(shards.index_file().empty());
   const auto again = shards.open();
-  CHECK(labels_of(*again) == Labels{1, 2, 2});
+  CHECK(shard_labels(*again) == Labels{1, 2, 2});
   CHECK(images_of(*again) == images_of(*first));
   CHECK(again->read(0, 0).at("x").scalar_type() == at::kFloat);
   CHECK(again->file_notes(0).other_types == first->file_notes(0).other_types);
@@ -289,17 +288,17 @@ TEST_CASE("the index of tars is stored until one of them changes", "[webdataset]
   const auto time = std::filesystem::last_write_time(shards / "b.tar");
   shards.write("b.tar", jpg("2", "9", 1) + kTarEnd);
   std::filesystem::last_write_time(shards / "b.tar", time);
-  CHECK(labels_of(*shards.open()) == Labels{1, 2, 2});
+  CHECK(shard_labels(*shards.open()) == Labels{1, 2, 2});
   // ... for the same settings, until a time changes.
-  CHECK(labels_of(*shards.open("features: {image: jpg, label: cls}")) == Labels{1, 2, 9});
+  CHECK(shard_labels(*shards.open("features: {image: jpg, label: cls}")) == Labels{1, 2, 9});
   shards.settle("b.tar");
-  CHECK(labels_of(*shards.open()) == Labels{1, 2, 9});
+  CHECK(shard_labels(*shards.open()) == Labels{1, 2, 9});
 }
 
 TEST_CASE("a stored index of tars that is damaged is made again", "[webdataset]") {
   const Shards shards;
   shards.tar("a.tar", labelled("0", 1) + labelled("1", 2));
-  CHECK(labels_of(*shards.open()) == Labels{1, 2});
+  CHECK(shard_labels(*shards.open()) == Labels{1, 2});
   const std::string file = shards.index_file(), good = read_text(file);
   REQUIRE(good.size() > 100);
   Rng rng(1, Purpose::synthetic, 0);
@@ -332,3 +331,5 @@ TEST_CASE("a stored index with broken samples is of no use to a strict run", "[w
         "a.tar @ offset 2048 (key 1): error: has no 'cls', only jpg");
   CHECK(shards.problem() == "a.tar @ offset 2048 (key 1): error: has no 'cls', only jpg");
 }
+
+}  // namespace bv::test

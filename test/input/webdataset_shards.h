@@ -12,15 +12,13 @@
 #include <vector>
 
 #include "lib/input/source.h"
+#include "test/input/lists.h"
 #include "test/input/tar_writer.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 
 namespace bv::test {
-
-using Names = std::vector<std::string>;
-using Labels = std::vector<int64_t>;
 
 // Bytes that begin like a JPEG; they are not decoded here.
 inline std::string jpeg(const std::string& text) { return "\xFF\xD8\xFF\xDB" + text; }
@@ -86,7 +84,7 @@ struct Shards : MemoryFolder {
   MemoryFolder cache;
 };
 
-inline Labels labels_of(const Source& source) {
+inline Labels shard_labels(const Source& source) {
   const at::Tensor labels = source.labels(0);
   if (!labels.defined()) return {};
   const int64_t* values = labels.const_data_ptr<int64_t>();

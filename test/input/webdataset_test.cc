@@ -11,8 +11,7 @@
 #include "test/input/webdataset_shards.h"
 #include "test/support/image_files.h"
 
-using namespace bv;
-using namespace bv::test;
+namespace bv::test {
 
 TEST_CASE("samples are in the order of the files and of their members", "[webdataset]") {
   const Shards shards;
@@ -28,12 +27,12 @@ TEST_CASE("samples are in the order of the files and of their members", "[webdat
   CHECK(source->size(1) == 5);
   CHECK_FALSE(source->is_array());
   CHECK(images_of(*source) == Names{"first", "2", "d/1", "x/1", "x/0"});
-  CHECK(labels_of(*source) == Labels{-5, 1, 2, 3, 4});
+  CHECK(shard_labels(*source) == Labels{-5, 1, 2, 3, 4});
   for (int64_t i = 0; i < 5; ++i) {
     const Example example = source->read(0, i);
     CHECK(keys_of(example) == Names{"image", "label"});
     CHECK(example.at("label").dim() == 0);
-    CHECK(example.at("label").item<int64_t>() == labels_of(*source)[static_cast<size_t>(i)]);
+    CHECK(example.at("label").item<int64_t>() == shard_labels(*source)[static_cast<size_t>(i)]);
   }
   CHECK(source->class_names().empty());
   CHECK(shards.without_path(source->describe(0, 0)) == "a.tar @ offset 1536 (key d/1)");
@@ -45,7 +44,7 @@ TEST_CASE("samples are in the order of the files and of their members", "[webdat
       fmt::format("urls: ['{0}/b.tar', '{0}/a.tar']", shards.path()), [](const Config& config) {
         return Source::Registry::make("webdataset", config, config.place(), SourceEnv{});
       });
-  CHECK(labels_of(*list) == Labels{3, 4, -5, 1, 2});
+  CHECK(shard_labels(*list) == Labels{3, 4, -5, 1, 2});
 }
 
 TEST_CASE("names of members are divided at the first dot", "[webdataset]") {
@@ -68,7 +67,7 @@ TEST_CASE("what only stands beside the samples is counted", "[webdataset]") {
   shards.tar("a.tar", tar_member("README.md", "x") + labelled("0", 1) + tar_member("x.md", "") +
                           sample("1", {{"cls", "2"}, {"jpg", exif}, {"pdf", ""}}));
   const auto source = shards.open();
-  CHECK(labels_of(*source) == Labels{1, 2});
+  CHECK(shard_labels(*source) == Labels{1, 2});
   CHECK(source->file_notes(0).other_types ==
         std::map<std::string, int64_t>{{".md", 2}, {".pdf", 1}});
   CHECK(source->file_notes(0).turned == 1);
@@ -93,7 +92,7 @@ TEST_CASE("without `features` the first sample decides", "[webdataset]") {
                  sample("1", members("PNG", R"({"age": -8, "score": 0.5, "ok": false, "name": "",
                                                "box": [3, 4.5, 6], "label": 5})")));
   const auto source = shards.open();
-  CHECK(labels_of(*source) == Labels{4, 5});
+  CHECK(shard_labels(*source) == Labels{4, 5});
   const Example first = source->read(0, 0), second = source->read(0, 1);
   CHECK(keys_of(first) ==
         Names{"age", "box", "image", "label", "name", "ok", "pose", "score", "text"});
@@ -165,7 +164,7 @@ TEST_CASE("names of classes", "[webdataset]") {
   const std::string file = shards.write("names.txt", "cat\r\ndog\r\nship\r\n\r\n");
   for (const std::string& classes : {std::string("[cat, dog, ship]"), file}) {
     const auto source = shards.open("classes: " + classes);
-    CHECK(labels_of(*source) == Labels{2, 0, 1});
+    CHECK(shard_labels(*source) == Labels{2, 0, 1});
     CHECK(source->class_names() == Names{"cat", "dog", "ship"});
   }
   CHECK(shards.open("classes: [cat, dog, ship]")->synthetic_spec().classes == 3);
@@ -198,10 +197,10 @@ TEST_CASE("names of classes", "[webdataset]") {
       "has the label '0'");
   std::filesystem::remove(shards / "b.tar");
   shards.tar("a.tar", label("0", "1990"));  // a name that looks like a number
-  CHECK(labels_of(*shards.open("classes: ['1980', '1990']")) == Labels{1});
+  CHECK(shard_labels(*shards.open("classes: ['1980', '1990']")) == Labels{1});
   // The label 1 is both a name and its number, so it agrees with other numbers.
   shards.tar("a.tar", label("0", "0") + label("1", "1") + label("2", "2"));
-  CHECK(labels_of(*shards.open("classes: [background, '1', '2']")) == Labels{0, 1, 2});
+  CHECK(shard_labels(*shards.open("classes: [background, '1', '2']")) == Labels{0, 1, 2});
 
   CHECK_THAT(shards.problem("classes: [a, b, a]"),
              Catch::StartsWith("t.yaml:2:10: error: ") &&
@@ -227,7 +226,7 @@ TEST_CASE("urls", "[webdataset]") {
   for (int i = 0; i < 12; ++i) shards.tar(fmt::format("t-{:02}.tar", i), labelled("0", i));
   shards.tar("[x]-1.tar", labelled("0", 77));
   const auto labels = [&](const std::string& urls) {
-    return labels_of(*shards.open("", false, urls));
+    return shard_labels(*shards.open("", false, urls));
   };
   CHECK(labels("t-{08..11}.tar") == Labels{8, 9, 10, 11});
   CHECK(labels("t-{11,03}.tar") == Labels{11, 3});
@@ -298,7 +297,7 @@ TEST_CASE("samples of any size come back bit by bit", "[webdataset]") {
   for (int round = 0; round < 2; ++round) {  // from the tars, and from the stored index
     const auto source = shards.open();
     CHECK(images_of(*source) == images);
-    CHECK(labels_of(*source) == labels);
+    CHECK(shard_labels(*source) == labels);
   }
 }
 
@@ -350,3 +349,5 @@ TEST_CASE("bvtrain init knows a folder of tars", "[webdataset]") {
   shards.make("cat");
   CHECK(found() == "-");
 }
+
+}  // namespace bv::test

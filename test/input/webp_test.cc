@@ -15,7 +15,7 @@
 namespace bv::test {
 namespace {
 
-at::Tensor noise(at::IntArrayRef shape) {
+at::Tensor noise_pixels(at::IntArrayRef shape) {
   at::Tensor image = at::empty(shape, at::kByte);
   Rng rng(5, Purpose::synthetic, 0);
   for (int64_t i = 0; i < image.numel(); ++i)
@@ -33,7 +33,7 @@ at::Tensor ramps(int64_t height, int64_t width) {
   return all.round().to(at::kByte);
 }
 
-std::string problem(const std::string& file) {
+std::string decoding_problem(const std::string& file) {
   return error_of([&] { decode_image(bytes_of(file), 3, false); }, Exit::data);
 }
 
@@ -45,7 +45,7 @@ std::string check_problem(const std::string& file) {
 }  // namespace
 
 TEST_CASE("WebP: lossless files give their pixels", "[image]") {
-  const at::Tensor image = noise({13, 9, 3});
+  const at::Tensor image = noise_pixels({13, 9, 3});
   const std::string file = webp_of(image, /*lossless=*/true);
   CHECK(image_format(bytes_of(file)) == "WebP");
   CHECK(decode_image(bytes_of(file), 3, false).equal(image));
@@ -58,7 +58,7 @@ TEST_CASE("WebP: lossless files give their pixels", "[image]") {
 }
 
 TEST_CASE("WebP: alpha is dropped and not blended", "[image]") {
-  const at::Tensor image = noise({8, 11, 4});
+  const at::Tensor image = noise_pixels({8, 11, 4});
   image.select(2, 3).fill_(1);  // nearly transparent
   const std::string file = webp_of(image, /*lossless=*/true);
   CHECK(decode_image(bytes_of(file), 3, false).equal(image.narrow(2, 0, 3)));
@@ -80,49 +80,49 @@ TEST_CASE("WebP: lossy files, with and without alpha, are near their pixels", "[
 }
 
 TEST_CASE("WebP: an animated file is refused", "[image]") {
-  const std::string frame = webp_of(noise({4, 6, 3}), true).substr(12);
+  const std::string frame = webp_of(noise_pixels({4, 6, 3}), true).substr(12);
   const std::string place = number_text(0, 6, true) + number_text(5, 3, true) +
                             number_text(3, 3, true) + number_text(100, 4, true);
   const std::string file =
       webp_file(vp8x_chunk(2, 4, 6) + riff_chunk("ANIM", std::string(6, '\0')) +
                 riff_chunk("ANMF", place + frame));
-  CHECK(problem(file) == "animated WebP images are not supported: save one frame of it");
+  CHECK(decoding_problem(file) == "animated WebP images are not supported: save one frame of it");
   CHECK(check_problem(file) == "animated WebP images are not supported: save one frame of it");
 }
 
 TEST_CASE("WebP: every shorter file is truncated", "[image]") {
   for (const bool lossless : {true, false}) {
-    const std::string file = webp_of(noise({7, 7, 3}), lossless);
+    const std::string file = webp_of(noise_pixels({7, 7, 3}), lossless);
     for (size_t n = 12; n < file.size(); ++n) {
       INFO(n);
-      CHECK(problem(file.substr(0, n)) == fmt::format("truncated WebP at byte {}", n));
+      CHECK(decoding_problem(file.substr(0, n)) == fmt::format("truncated WebP at byte {}", n));
     }
     CHECK(check_problem(file.substr(0, 29)) == "not a complete WebP: no header (file is 29 bytes)");
     CHECK(check_problem(file.substr(0, 40)) ==
           fmt::format("not a complete WebP: 40 bytes of {}", file.size()));
     // Data after the image is harmless.
-    CHECK(problem(file + "more").empty());
+    CHECK(decoding_problem(file + "more").empty());
     CHECK(check_problem(file + "more").empty());
   }
 }
 
 TEST_CASE("WebP: damaged headers", "[image]") {
-  const std::string lossless = webp_of(noise({7, 7, 3}), true);
+  const std::string lossless = webp_of(noise_pixels({7, 7, 3}), true);
   const std::string lossy = webp_of(ramps(16, 16), false);
   std::string bad = lossless;
   bad[20] = 'x';
-  CHECK(problem(bad) == "broken WebP: its data are damaged");
+  CHECK(decoding_problem(bad) == "broken WebP: its data are damaged");
   CHECK(check_problem(bad) == "not a valid WebP: no VP8L image at byte 20");
   bad = lossy;
   bad[23] = 'x';
-  CHECK(problem(bad) == "broken WebP: its data are damaged");
+  CHECK(decoding_problem(bad) == "broken WebP: its data are damaged");
   CHECK(check_problem(bad) == "not a valid WebP: no VP8 frame at byte 20");
   bad = lossless;
   bad[12] = 'x';
-  CHECK_THAT(problem(bad), Catch::StartsWith("broken WebP: "));
+  CHECK_THAT(decoding_problem(bad), Catch::StartsWith("broken WebP: "));
   CHECK(check_problem(bad) == "not a valid WebP: no VP8, VP8L or VP8X chunk at byte 12");
   const std::string huge = webp_file(vp8x_chunk(0, 1 << 24, 1 << 24) + lossless.substr(12));
-  CHECK_THAT(problem(huge), Catch::StartsWith("broken WebP: "));
+  CHECK_THAT(decoding_problem(huge), Catch::StartsWith("broken WebP: "));
   CHECK(check_problem(huge) ==
         "not a valid WebP: image of 16777216 x 16777216 pixels: at most 65500 a side and 268435456 "
         "in total");

@@ -16,6 +16,9 @@ inline at::Tensor noise(at::IntArrayRef shape, at::ScalarType type, uint64_t see
   return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat).to(type);
 }
 
+// Returns a copy that gets a gradient.
+inline at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().requires_grad_(true); }
+
 // Returns the result and the gradients of the inputs. `all`: the inputs, and last the gradient of
 // the result.
 template <class F>

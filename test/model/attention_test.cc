@@ -14,21 +14,21 @@
 namespace bv::test {
 namespace {
 
-struct Sizes {
+struct AttentionSizes {
   int64_t n, heads, l, m, d;
 };
 
 // Returns q, k, v and a gradient of the result, (n, heads, length, d), as a layer passes them: in
 // memory (n, length, heads, d).
-Tensors operands(const Sizes& s, at::ScalarType type) {
+Tensors attention_operands(const AttentionSizes& s, at::ScalarType type) {
   Tensors all;
   for (const int64_t length : {s.l, s.m, s.m, s.l})
     all.push_back(noise({s.n, length, s.heads, s.d}, type, all.size() + 1).transpose(1, 2));
   return all;
 }
 
-at::Tensor ours(const Tensors& in) { return attention(in[0], in[1], in[2]); }
-at::Tensor formula(const Tensors& in) {
+at::Tensor our_attention(const Tensors& in) { return attention(in[0], in[1], in[2]); }
+at::Tensor attention_formula(const Tensors& in) {
   const double scale = 1 / std::sqrt(static_cast<double>(in[0].size(-1)));
   return (in[0].matmul(in[1].transpose(-1, -2)) * scale).softmax(-1).matmul(in[2]);
 }
@@ -39,24 +39,24 @@ at::Tensor torch_attention(const Tensors& in) {
 }  // namespace
 
 TEST_CASE("attention agrees with its formula, whatever the lengths and the size of a head") {
-  for (const Sizes& s : std::vector<Sizes>{{1, 1, 1, 1, 2},
-                                           {2, 3, 5, 5, 4},
-                                           {2, 3, 1, 9, 6},
-                                           {3, 2, 9, 1, 8},
-                                           {1, 2, 17, 17, 16},
-                                           {2, 2, 33, 70, 20},
-                                           {2, 1, 61, 43, 30},
-                                           {1, 3, 1, 1100, 64},
-                                           {1, 1, 129, 65, 64},
-                                           {1, 2, 64, 128, 32},
-                                           {2, 3, 197, 197, 64},
-                                           {1, 1, 600, 577, 48},
-                                           {1, 2, 6, 6, 7}}) {
+  for (const AttentionSizes& s : std::vector<AttentionSizes>{{1, 1, 1, 1, 2},
+                                                             {2, 3, 5, 5, 4},
+                                                             {2, 3, 1, 9, 6},
+                                                             {3, 2, 9, 1, 8},
+                                                             {1, 2, 17, 17, 16},
+                                                             {2, 2, 33, 70, 20},
+                                                             {2, 1, 61, 43, 30},
+                                                             {1, 3, 1, 1100, 64},
+                                                             {1, 1, 129, 65, 64},
+                                                             {1, 2, 64, 128, 32},
+                                                             {2, 3, 197, 197, 64},
+                                                             {1, 1, 600, 577, 48},
+                                                             {1, 2, 6, 6, 7}}) {
     INFO(s.l << " queries, " << s.m << " keys of " << s.d);
     for (const auto type : {at::kFloat, at::kBFloat16}) {
-      const Tensors all = operands(s, type);
-      const Tensors exact = results(formula, all, at::kDouble);
-      const std::vector<double> found = errors(results(ours, all, type), exact);
+      const Tensors all = attention_operands(s, type);
+      const Tensors exact = results(attention_formula, all, at::kDouble);
+      const std::vector<double> found = errors(results(our_attention, all, type), exact);
       const std::vector<double> torch = errors(results(torch_attention, all, type), exact);
       // The gradients of one key are exactly 0 in float64.
       for (size_t i = 0; i < found.size(); ++i) {
@@ -71,24 +71,25 @@ TEST_CASE("attention agrees with its formula, whatever the lengths and the size 
 
 TEST_CASE("attention has the same bits for any number of threads") {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const Tensors all = operands({3, 4, 50, 41, 32}, type);
+    const Tensors all = attention_operands({3, 4, 50, 41, 32}, type);
     Tensors one;
     {
       const Threads single(1);
-      one = results(ours, all, type);
+      one = results(our_attention, all, type);
     }
     const Threads four(4);
-    const Tensors again = results(ours, all, type);
+    const Tensors again = results(our_attention, all, type);
     for (size_t i = 0; i < one.size(); ++i) CHECK(again[i].equal(one[i]));
   }
 }
 
 TEST_CASE("self_attention gives the numbers of attention") {
-  for (const Sizes& s : std::vector<Sizes>{{2, 3, 50, 50, 32}, {1, 2, 6, 6, 7}, {3, 2, 4, 4, 8}}) {
+  for (const AttentionSizes& s :
+       std::vector<AttentionSizes>{{2, 3, 50, 50, 32}, {1, 2, 6, 6, 7}, {3, 2, 4, 4, 8}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       INFO(s.l << " tokens, heads of " << s.d << ", " << type);
-      const Tensors all = operands(s, type);
-      const Tensors parts = results(ours, all, type);
+      const Tensors all = attention_operands(s, type);
+      const Tensors parts = results(our_attention, all, type);
       const at::Tensor qkv = at::stack({all[0], all[1], all[2]}).permute({1, 3, 0, 2, 4});
       const Tensors whole = results([](const Tensors& in) { return self_attention(in[0]); },
                                     {qkv.contiguous(), all[3]}, type);
@@ -131,23 +132,24 @@ TEST_CASE("an attention layer gives the same results with one projection and wit
 }
 
 TEST_CASE("attention takes large scores, other layouts and other types") {
-  Tensors all = operands({1, 2, 48, 48, 32}, at::kFloat);
+  Tensors all = attention_operands({1, 2, 48, 48, 32}, at::kFloat);
   all[0] = all[0] * 200;  // scores of some hundred: most probabilities are 0
-  const Tensors exact = results(formula, all, at::kDouble);
-  const std::vector<double> found = errors(results(ours, all, at::kFloat), exact),
+  const Tensors exact = results(attention_formula, all, at::kDouble);
+  const std::vector<double> found = errors(results(our_attention, all, at::kFloat), exact),
                             torch = errors(results(torch_attention, all, at::kFloat), exact);
   for (size_t i = 0; i < found.size(); ++i) CHECK(found[i] < 2 * torch[i] + 1e-6);
-  all = operands({2, 2, 52, 50, 32}, at::kFloat);
-  const Tensors plain = results(ours, all, at::kFloat);
+  all = attention_operands({2, 2, 52, 50, 32}, at::kFloat);
+  const Tensors plain = results(our_attention, all, at::kFloat);
   Tensors other = all;
   other[1] = other[1].transpose(2, 3).contiguous().transpose(2, 3);  // the last stride is not 1
   other[3] = at::ones({1}).expand(other[3].sizes());                 // one number, expanded
   Tensors same = all;
   same[3] = at::ones_like(all[3]);
-  const Tensors a = results(ours, other, at::kFloat), b = results(ours, same, at::kFloat);
+  const Tensors a = results(our_attention, other, at::kFloat),
+                b = results(our_attention, same, at::kFloat);
   CHECK(at::allclose(a[0], plain[0], 1e-5, 1e-6));
   for (size_t i = 0; i < a.size(); ++i) CHECK(at::allclose(a[i], b[i], 1e-4, 1e-6));
-  for (const at::Tensor& each : results(ours, all, at::kDouble))
+  for (const at::Tensor& each : results(our_attention, all, at::kDouble))
     CHECK(each.scalar_type() == at::kDouble);
 }
 
@@ -165,10 +167,10 @@ TEST_CASE("attention keeps what is not finite") {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
       for (const int64_t token : {0, 13, 39}) {
         INFO(bad << " in token " << token);
-        Tensors all = operands({1, 1, 40, 40, 64}, type);
+        Tensors all = attention_operands({1, 1, 40, 40, 64}, type);
         all[0] = all[0].contiguous();
         all[0][0][0][token][3] = bad;
-        const Tensors found = results(ours, all, type);
+        const Tensors found = results(our_attention, all, type);
         for (size_t i = 1; i < 4; ++i) CHECK(found[i].isnan().any().item<bool>());
         // On CPUs without a bvtrain kernel, LibTorch's result may be 0.
         if (found[0].equal(torch_attention(all))) continue;

@@ -8,7 +8,7 @@
 namespace bv::test {
 namespace {
 
-struct Sizes {
+struct StridedConv {
   int64_t in, out, size, kernel, stride, pad;
   bool bias;
 };
@@ -21,8 +21,9 @@ at::Tensor values(at::IntArrayRef shape, uint64_t seed) {
 }  // namespace
 
 TEST_CASE("a convolution of bfloat16 in float32 agrees with LibTorch's in float64") {
-  for (const Sizes& s : {Sizes{3, 5, 9, 3, 1, 1, true}, Sizes{16, 32, 14, 1, 2, 0, false},
-                         Sizes{8, 4, 15, 7, 2, 3, true}, Sizes{64, 64, 7, 3, 2, 1, false}}) {
+  for (const StridedConv& s :
+       {StridedConv{3, 5, 9, 3, 1, 1, true}, StridedConv{16, 32, 14, 1, 2, 0, false},
+        StridedConv{8, 4, 15, 7, 2, 3, true}, StridedConv{64, 64, 7, 3, 2, 1, false}}) {
     INFO(fmt::format("{} to {} channels, {}x{} of {}x{}", s.in, s.out, s.kernel, s.kernel, s.size,
                      s.size));
     Tensors all = {values({2, s.in, s.size, s.size}, 1),

@@ -13,14 +13,16 @@
 namespace bv::test {
 namespace {
 
-std::vector<at::Tensor> ours(const ConvOperands& all) { return conv_results(direct_conv, all); }
+std::vector<at::Tensor> direct_conv_results(const ConvOperands& all) {
+  return conv_results(direct_conv, all);
+}
 
-bool has_products() { return can_multiply<c10::BFloat16>(); }
+bool multiplies_bfloat16() { return can_multiply<c10::BFloat16>(); }
 
 void check_results(const ConvCase& s, at::ScalarType wide, double kernel_error) {
   CAPTURE(s.n, s.h, s.w, s.in, s.out, s.size);
   const ConvOperands all(s, at::kBFloat16);
-  const auto found = ours(all),
+  const auto found = direct_conv_results(all),
              exact = conv_results(libtorch_conv, all.widened(at::kBFloat16, wide));
   CHECK(found[0].scalar_type() == at::kBFloat16);
   CHECK(found[0].is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -35,7 +37,7 @@ void check_results(const ConvCase& s, at::ScalarType wide, double kernel_error) 
 }
 
 TEST_CASE("direct_conv and its gradients are those of the convolution") {
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   // One pixel, one row, one column; kernels wider than the image; odd numbers of images; several
   // blocks of channels; more than 64 pixels, where LibTorch computes the result.
   for (const ConvCase& s : {ConvCase{2, 8, 8, 64, 64, 3},
@@ -52,7 +54,7 @@ TEST_CASE("direct_conv and its gradients are those of the convolution") {
 }
 
 TEST_CASE("direct_conv's gradient of the kernel is right in many blocks, strips and groups") {
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   // Blocks of two products; ranges of several strips; a last group of images that is smaller.
   check_results({4, 16, 2, 512, 512, 3}, at::kFloat, 1e-5);
   check_results({19, 1, 33, 512, 512, 3}, at::kFloat, 1e-5);
@@ -60,7 +62,7 @@ TEST_CASE("direct_conv's gradient of the kernel is right in many blocks, strips 
 }
 
 TEST_CASE("direct_conv takes operands of any type and layout, and needs no bias") {
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   for (const int64_t side : {6, 12}) {
     CAPTURE(side);
     const ConvOperands all({3, side, side, 64, 32, 3}, at::kBFloat16);
@@ -72,31 +74,31 @@ TEST_CASE("direct_conv takes operands of any type and layout, and needs no bias"
               .equal(direct_conv(all.x, all.kernel, /*bias=*/{})));
     const at::Tensor kernel = all.kernel.detach().requires_grad_();
     const at::Tensor y = direct_conv(all.x, kernel, /*bias=*/{});
-    CHECK(torch::autograd::grad({y}, {kernel}, {all.grad})[0].equal(ours(all)[2]));
+    CHECK(torch::autograd::grad({y}, {kernel}, {all.grad})[0].equal(direct_conv_results(all)[2]));
   }
 }
 
 TEST_CASE("direct_conv has the same bits with any number of threads") {
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   const ConvOperands all({70, 7, 8, 64, 192, 3}, at::kBFloat16);
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  const auto one = ours(all);
+  const auto one = direct_conv_results(all);
   at::set_num_threads(3);
-  const auto three = ours(all);
+  const auto three = direct_conv_results(all);
   at::set_num_threads(threads);
   for (size_t i = 0; i < one.size(); ++i) CHECK(one[i].equal(three[i]));
 }
 
 TEST_CASE("direct_conv computes each image alone, whatever the batch") {
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   ConvOperands all({35, 5, 5, 64, 64, 3}, at::kBFloat16);
-  const auto before = ours(all);
+  const auto before = direct_conv_results(all);
   for (const int64_t count : {1, 3}) {
     ConvOperands part = all;
     part.x = all.x.narrow(0, 1, count);
     part.grad = all.grad.narrow(0, 1, count);
-    const auto some = ours(part);
+    const auto some = direct_conv_results(part);
     CHECK(some[0].equal(before[0].narrow(0, 1, count)));
     CHECK(some[1].equal(before[1].narrow(0, 1, count)));
   }
@@ -108,26 +110,26 @@ TEST_CASE("direct_conv computes each image alone, whatever the batch") {
 }
 
 TEST_CASE("direct_conv gives weights whose inputs are all 0 a gradient of exactly 0") {
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   const ConvOperands all({9, 4, 4, 64, 64, 3}, at::kBFloat16);
   all.x.select(1, 5).zero_();
-  CHECK(ours(all)[2].select(2, 5).eq(0).all().item<bool>());
+  CHECK(direct_conv_results(all)[2].select(2, 5).eq(0).all().item<bool>());
 }
 
 TEST_CASE("an image that is not finite makes the gradient of its inputs alone NaN") {
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   // The last group has fewer images. Its products also read the numbers behind its pixels, which
   // must not be left over from the group before.
   const ConvOperands all({150, 4, 4, 256, 64, 3}, at::kBFloat16);
   all.x.select(1, 200).fill_(NAN);
-  const at::Tensor gradient = ours(all)[2];
+  const at::Tensor gradient = direct_conv_results(all)[2];
   CHECK(gradient.select(2, 200).isnan().all().item<bool>());
   CHECK(gradient.narrow(2, 0, 200).isfinite().all().item<bool>());
 }
 
 TEST_CASE("LibTorch's products in bfloat16 are right after direct_conv") {
   // Both set up AMX.
-  if (!has_products()) return;
+  if (!multiplies_bfloat16()) return;
   const ConvOperands all({8, 4, 4, 64, 64, 3}, at::kBFloat16);
   const at::Tensor a = all.x.flatten(1), b = a.t().contiguous();
   const at::Tensor before = at::mm(a, b), result = direct_conv(all.x, all.kernel, all.bias);

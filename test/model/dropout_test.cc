@@ -10,7 +10,7 @@
 namespace bv::test {
 namespace {
 
-Pass training(uint64_t seed, int64_t step) {
+Pass dropout_pass(uint64_t seed, int64_t step) {
   Pass pass;
   pass.train = true;
   pass.seed = seed;
@@ -20,7 +20,7 @@ Pass training(uint64_t seed, int64_t step) {
 
 TEST_CASE("dropout is the identity in evaluation and at rate 0") {
   const at::Tensor x = at::arange(10).to(at::kFloat);
-  Pass evaluation, train = training(1, 1);
+  Pass evaluation, train = dropout_pass(1, 1);
   CHECK(dropout(x, 0.5, evaluation).is_same(x));
   CHECK(dropout(x, 0, train).is_same(x));
   CHECK(train.next_dropout == 0);
@@ -28,7 +28,7 @@ TEST_CASE("dropout is the identity in evaluation and at rate 0") {
 
 TEST_CASE("dropout drops the rate, scales the rest and sends gradients through the same mask") {
   const at::Tensor x = at::ones({400, 500}).requires_grad_(true);
-  Pass pass = training(3, 7);
+  Pass pass = dropout_pass(3, 7);
   const at::Tensor y = dropout(x, 0.3, pass);
   const at::Tensor kept = y != 0;
   CHECK(y.equal(at::where(kept, at::full_like(y, static_cast<float>(1 / 0.7)), at::zeros_like(y))));
@@ -43,7 +43,7 @@ TEST_CASE("dropout drops the rate, scales the rest and sends gradients through t
 TEST_CASE("the mask is a function of seed, step and place in the pass") {
   const at::Tensor x = at::ones({1000});
   const auto masks = [&](uint64_t seed, int64_t step) {
-    Pass pass = training(seed, step);
+    Pass pass = dropout_pass(seed, step);
     const at::Tensor first = dropout(x, 0.5, pass);
     return std::pair(first, dropout(x, 0.5, pass));
   };
@@ -59,7 +59,7 @@ TEST_CASE("the mask is a function of seed, step and place in the pass") {
 TEST_CASE("each element of a large batch has its own random number") {
   const at::Tensor x = at::ones({1, 1024});
   const auto mask = [&](int64_t first_element, int64_t step) {
-    Pass pass = training(1, step);
+    Pass pass = dropout_pass(1, step);
     pass.first_example = first_element / x.size(1);
     return dropout(x, 0.5, pass);
   };
@@ -89,7 +89,7 @@ TEST_CASE("up to 2^34 elements a mask has the bits that it had when that was the
 
 TEST_CASE("rates near 0 and 1 keep and drop nearly all") {
   const at::Tensor x = at::ones({1000}).to(at::kBFloat16);
-  Pass pass = training(1, 1);
+  Pass pass = dropout_pass(1, 1);
   CHECK((dropout(x, 1e-9, pass) != 0).all().item<bool>());
   CHECK((dropout(x, 1 - 1e-9, pass) == 0).all().item<bool>());
   CHECK(dropout(x, 0.5, pass).scalar_type() == at::kBFloat16);

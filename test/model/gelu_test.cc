@@ -21,7 +21,8 @@ std::pair<at::Tensor, at::Tensor> in_float64(const at::Tensor& given, const at::
 }
 
 // Returns gelu(x) and the gradient of x.
-std::pair<at::Tensor, at::Tensor> ours(const at::Tensor& given, const at::Tensor& grad) {
+std::pair<at::Tensor, at::Tensor> gelu_and_gradient(const at::Tensor& given,
+                                                    const at::Tensor& grad) {
   const at::Tensor x = given.detach().clone().requires_grad_();
   const at::Tensor y = tanh_gelu(x);
   torch::autograd::backward({y}, {grad});
@@ -38,13 +39,13 @@ double error(const at::Tensor& a, const at::Tensor& b, double floor) {
 TEST_CASE("gelu agrees with its formula, forward and backward") {
   const at::Tensor x = at::linspace(-12, 12, 100'003, at::kFloat);
   const at::Tensor grad = at::sin(at::arange(x.numel(), at::kFloat)) + 1.5;
-  const auto [y, dx] = ours(x, grad);
+  const auto [y, dx] = gelu_and_gradient(x, grad);
   const auto [wanted, wanted_dx] = in_float64(x, grad);
   CHECK(error(y, wanted, 1e-6) < 4e-6);
   CHECK(error(dx, wanted_dx, 1e-2) < 2e-5);  // it crosses zero near -0.75
 
   const at::Tensor half = x.to(at::kBFloat16), half_grad = grad.to(at::kBFloat16);
-  const auto [half_y, half_dx] = ours(half, half_grad);
+  const auto [half_y, half_dx] = gelu_and_gradient(half, half_grad);
   const auto [half_wanted, half_wanted_dx] = in_float64(half, half_grad);
   CHECK(half_y.scalar_type() == at::kBFloat16);
   CHECK(error(half_y, half_wanted, 1e-6) < 0x1p-8);
@@ -54,14 +55,15 @@ TEST_CASE("gelu agrees with its formula, forward and backward") {
 TEST_CASE("gelu of any size and layout, as LibTorch's") {
   for (const int64_t n : {0, 1, 15, 16, 17, 31, 196, 197, 40'001}) {
     const at::Tensor x = at::randn({n}), grad = at::randn({n});
-    const auto [y, dx] = ours(x, grad);
+    const auto [y, dx] = gelu_and_gradient(x, grad);
     CHECK(at::allclose(y, at::gelu(x, "tanh"), 1e-5, 1e-6));
     CHECK(at::allclose(dx, at::gelu_backward(grad, x, "tanh"), 1e-5, 1e-6));
   }
   const at::Tensor strided = at::randn({30, 40}).t();
   CHECK(at::allclose(tanh_gelu(strided), at::gelu(strided, "tanh"), 1e-5, 1e-6));
   const at::Tensor x = at::randn({4, 16});
-  const auto [y, dx] = ours(x, at::ones({1}).expand({4, 16}));  // a gradient without memory
+  const auto [y, dx] =
+      gelu_and_gradient(x, at::ones({1}).expand({4, 16}));  // a gradient without memory
   CHECK(at::allclose(dx, at::gelu_backward(at::ones({4, 16}), x, "tanh"), 1e-5, 1e-6));
 }
 
@@ -75,10 +77,10 @@ TEST_CASE("gelu keeps what is not finite") {
   CHECK(std::abs(y[3].item<float>()) < 1e-6);
   CHECK(y[4].item<float>() == 3e38f);
   CHECK(tanh_gelu(at::tensor({-3e38f})).item<float>() == 0);
-  const auto [out, dx] = ours(at::tensor({kNan, 1.0f}), at::ones({2}));
+  const auto [out, dx] = gelu_and_gradient(at::tensor({kNan, 1.0f}), at::ones({2}));
   CHECK(std::isnan(dx[0].item<float>()));
   CHECK(std::isfinite(dx[1].item<float>()));
-  const auto [large, slope] = ours(at::tensor({1e15f, -1e15f}), at::ones({2}));
+  const auto [large, slope] = gelu_and_gradient(at::tensor({1e15f, -1e15f}), at::ones({2}));
   CHECK(slope[0].item<float>() == 1);
   CHECK(slope[1].item<float>() == 0);
 }

@@ -26,7 +26,7 @@ void check_moments(const at::Tensor& x, double stddev) {
 // Returns the Kolmogorov-Smirnov distance to a distribution function, times sqrt(n). It exceeds
 // 1.95 once in 1000 times.
 template <class Cdf>
-double distance(const at::Tensor& x, const Cdf& cdf) {
+double ks_distance(const at::Tensor& x, const Cdf& cdf) {
   const at::Tensor sorted = std::get<0>(x.flatten().to(at::kDouble).sort());
   const double* values = sorted.const_data_ptr<double>();
   const auto n = static_cast<double>(sorted.numel());
@@ -49,7 +49,7 @@ TEST_CASE("constants fill") {
 TEST_CASE("draws have the distribution they are named after") {
   const at::Tensor gauss = drawn(normal(0.5), {100000}, 7);
   check_moments(gauss, 0.5);
-  CHECK(distance(gauss, [](double x) { return normal_cdf(x / 0.5); }) < 1.95);
+  CHECK(ks_distance(gauss, [](double x) { return normal_cdf(x / 0.5); }) < 1.95);
 
   // Truncated at two standard deviations, and wide enough that the variance is 1 / fan_in
   // afterwards.
@@ -58,14 +58,15 @@ TEST_CASE("draws have the distribution they are named after") {
   check_moments(lecun, 0.2);
   CHECK(lecun.abs().max().item<double>() <= 2 * sigma * (1 + 1e-6));
   CHECK(lecun.abs().max().item<double>() > 1.999 * sigma);
-  CHECK(distance(lecun, [&](double x) { return (normal_cdf(x / sigma) - tail) / (1 - 2 * tail); }) <
-        1.95);
+  CHECK(ks_distance(lecun, [&](double x) {
+          return (normal_cdf(x / sigma) - tail) / (1 - 2 * tail);
+        }) < 1.95);
   check_moments(drawn(he_normal(50), {100000}, 9), 0.2);
 
   const at::Tensor xavier = drawn(xavier_uniform(10, 14), {100000}, 10);
   check_moments(xavier, 0.5 / std::sqrt(3.0));
   CHECK(xavier.abs().max().item<double>() <= 0.5);
-  CHECK(distance(xavier, [](double x) { return x + 0.5; }) < 1.95);
+  CHECK(ks_distance(xavier, [](double x) { return x + 0.5; }) < 1.95);
 }
 
 TEST_CASE("an element depends on the key and its logical index, not on layout or threads") {

@@ -7,21 +7,19 @@
 
 #include "lib/device/cpu_isa.h"
 #include "lib/model/kernels/batch_norm.h"
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/conv_relu_avg_pool.h"
 #include "lib/model/kernels/relu_avg_pool.h"
+#include "test/model/against_formula.h"
 
 namespace bv::test {
 namespace {
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
-at::Tensor noise(std::vector<int64_t> shape, at::ScalarType type, uint64_t seed) {
+at::Tensor image_noise(std::vector<int64_t> shape, at::ScalarType type, uint64_t seed) {
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   const at::Tensor x = at::randn(shape, generator, at::kFloat).to(type);
   return x.dim() == 4 ? x.contiguous(kChannelsLast) : x;
 }
-
-at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().requires_grad_(true); }
 
 double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
@@ -39,8 +37,8 @@ TEST_CASE("kernels use the instructions that the environment asks for") {
 TEST_CASE("relu_avg_pool has the bits of relu and avg_pool2d, with odd sizes and NaN too") {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     for (const int64_t width : {8, 7}) {
-      const at::Tensor x = leaf(noise({3, 32, 6, width}, type, 1));
-      const at::Tensor grad = noise({3, 32, 3, width / 2}, type, 2);
+      const at::Tensor x = leaf(image_noise({3, 32, 6, width}, type, 1));
+      const at::Tensor grad = image_noise({3, 32, 3, width / 2}, type, 2);
       const at::Tensor ours = relu_avg_pool(x), y = leaf(x);
       const at::Tensor theirs = at::avg_pool2d(at::relu(y), 2);
       CHECK(ours.is_contiguous(kChannelsLast));
@@ -49,7 +47,7 @@ TEST_CASE("relu_avg_pool has the bits of relu and avg_pool2d, with odd sizes and
       theirs.backward(grad);
       CHECK(x.grad().equal(y.grad()));
     }
-    at::Tensor x = noise({1, 16, 2, 2}, type, 1);
+    at::Tensor x = image_noise({1, 16, 2, 2}, type, 1);
     x.index_put_({at::tensor(0), at::tensor(3), at::tensor(0), at::tensor(1)},
                  at::tensor(NAN).to(type));
     const at::Tensor y = relu_avg_pool(x);
@@ -59,20 +57,20 @@ TEST_CASE("relu_avg_pool has the bits of relu and avg_pool2d, with odd sizes and
 }
 
 TEST_CASE("relu_avg_pool also takes channels and layouts for which there is no kernel") {
-  const at::Tensor odd = noise({2, 5, 4, 4}, at::kFloat, 1);
+  const at::Tensor odd = image_noise({2, 5, 4, 4}, at::kFloat, 1);
   CHECK(relu_avg_pool(odd).equal(at::avg_pool2d(at::relu(odd), 2)));
-  const at::Tensor planar = noise({2, 16, 4, 4}, at::kFloat, 1).contiguous();
+  const at::Tensor planar = image_noise({2, 16, 4, 4}, at::kFloat, 1).contiguous();
   CHECK(relu_avg_pool(planar).equal(at::avg_pool2d(at::relu(planar), 2)));
 }
 
 TEST_CASE("conv_relu_avg_pool is a convolution, relu and avg_pool2d") {
   for (const int64_t channels : {1, 3}) {
     for (const int64_t size : {8, 9}) {
-      const at::Tensor x = noise({6, channels, size, 10}, at::kFloat, 3);
-      const at::Tensor kernel = leaf(noise({3, 3, channels, 32}, at::kFloat, 4).contiguous());
-      const at::Tensor bias = leaf(noise({32}, at::kFloat, 5));
+      const at::Tensor x = image_noise({6, channels, size, 10}, at::kFloat, 3);
+      const at::Tensor kernel = leaf(image_noise({3, 3, channels, 32}, at::kFloat, 4).contiguous());
+      const at::Tensor bias = leaf(image_noise({32}, at::kFloat, 5));
       REQUIRE(conv_relu_avg_pool_fits(x, kernel));
-      const at::Tensor grad = noise({6, 32, size / 2, 5}, at::kFloat, 6);
+      const at::Tensor grad = image_noise({6, 32, size / 2, 5}, at::kFloat, 6);
       const at::Tensor ours = conv_relu_avg_pool(x, kernel, bias, at::kFloat);
       const at::Tensor k = leaf(kernel), b = leaf(bias);
       const at::Tensor theirs =
@@ -87,9 +85,9 @@ TEST_CASE("conv_relu_avg_pool is a convolution, relu and avg_pool2d") {
 }
 
 TEST_CASE("conv_relu_avg_pool in bfloat16 rounds its inputs and its result, nothing else") {
-  const at::Tensor x = noise({5, 1, 8, 8}, at::kFloat, 3);
-  const at::Tensor kernel = leaf(noise({3, 3, 1, 16}, at::kFloat, 4).contiguous());
-  const at::Tensor bias = leaf(noise({16}, at::kFloat, 5));
+  const at::Tensor x = image_noise({5, 1, 8, 8}, at::kFloat, 3);
+  const at::Tensor kernel = leaf(image_noise({3, 3, 1, 16}, at::kFloat, 4).contiguous());
+  const at::Tensor bias = leaf(image_noise({16}, at::kFloat, 5));
   const auto rounded = [](const at::Tensor& t) { return t.to(at::kBFloat16).to(at::kFloat); };
   const at::Tensor k = leaf(rounded(kernel));
   const at::Tensor exact =
@@ -97,35 +95,35 @@ TEST_CASE("conv_relu_avg_pool in bfloat16 rounds its inputs and its result, noth
   const at::Tensor ours = conv_relu_avg_pool(x, kernel, bias, at::kBFloat16);
   CHECK(ours.scalar_type() == at::kBFloat16);
   CHECK(((ours.to(at::kFloat) - exact).abs() <= exact * kBf16 + 1e-6).all().item<bool>());
-  const at::Tensor grad = noise({5, 16, 4, 4}, at::kBFloat16, 6);
+  const at::Tensor grad = image_noise({5, 16, 4, 4}, at::kBFloat16, 6);
   ours.backward(grad);
   exact.backward(grad.to(at::kFloat));
   CHECK(difference(kernel.grad(), k.grad()) < 1e-4);
 }
 
 TEST_CASE("conv_relu_avg_pool refuses what it has no kernel for") {
-  const at::Tensor x = noise({2, 1, 4, 4}, at::kFloat, 1);
+  const at::Tensor x = image_noise({2, 1, 4, 4}, at::kFloat, 1);
   CHECK_FALSE(conv_relu_avg_pool_fits(x, at::zeros({5, 5, 1, 16})));
   CHECK_FALSE(conv_relu_avg_pool_fits(x, at::zeros({3, 3, 1, 20})));
   CHECK_FALSE(
-      conv_relu_avg_pool_fits(noise({2, 2, 4, 4}, at::kFloat, 1), at::zeros({3, 3, 2, 16})));
+      conv_relu_avg_pool_fits(image_noise({2, 2, 4, 4}, at::kFloat, 1), at::zeros({3, 3, 2, 16})));
   CHECK_FALSE(conv_relu_avg_pool_fits(leaf(x), at::zeros({3, 3, 1, 16})));
 }
 
-struct Normed {
+struct BatchNormed {
   at::Tensor y, dx, dscale, dbias;
 };
 
-Normed ours(const at::Tensor& x0, const at::Tensor& scale0, const at::Tensor& bias0,
-            const at::Tensor& grad, bool pool) {
+BatchNormed fused_batch_norm(const at::Tensor& x0, const at::Tensor& scale0,
+                             const at::Tensor& bias0, const at::Tensor& grad, bool pool) {
   const at::Tensor x = leaf(x0), scale = leaf(scale0), bias = leaf(bias0);
   const at::Tensor y = batch_norm_relu(x, scale, bias, batch_statistics(x), 1e-5, pool);
   y.backward(grad);
   return {y, x.grad(), scale.grad(), bias.grad()};
 }
 
-Normed theirs(const at::Tensor& x0, const at::Tensor& scale0, const at::Tensor& bias0,
-              const at::Tensor& grad, bool pool) {
+BatchNormed torch_batch_norm(const at::Tensor& x0, const at::Tensor& scale0,
+                             const at::Tensor& bias0, const at::Tensor& grad, bool pool) {
   const at::Tensor x = leaf(x0), scale = leaf(scale0), bias = leaf(bias0);
   at::Tensor y = at::relu(at::batch_norm(x, scale, bias, {}, {}, true, 0.1, 1e-5, false));
   if (pool) y = at::max_pool2d(y, 2);
@@ -134,13 +132,15 @@ Normed theirs(const at::Tensor& x0, const at::Tensor& scale0, const at::Tensor& 
 }
 
 TEST_CASE("batch_norm_relu is batch_norm, relu and max_pool2d") {
-  const at::Tensor scale = noise({48}, at::kFloat, 2), bias = noise({48}, at::kFloat, 3);
+  const at::Tensor scale = image_noise({48}, at::kFloat, 2),
+                   bias = image_noise({48}, at::kFloat, 3);
   for (const bool pool : {false, true}) {
     // The values are far from zero, so that the variance is a difference of large numbers.
-    const at::Tensor x = noise({20, 48, 10, 12}, at::kFloat, 1) * 2 + 10;
-    const at::Tensor grad = noise({20, 48, pool ? 5 : 10, pool ? 6 : 12}, at::kFloat, 4);
+    const at::Tensor x = image_noise({20, 48, 10, 12}, at::kFloat, 1) * 2 + 10;
+    const at::Tensor grad = image_noise({20, 48, pool ? 5 : 10, pool ? 6 : 12}, at::kFloat, 4);
     REQUIRE(batch_norm_fits(x, pool));
-    const Normed a = ours(x, scale, bias, grad, pool), b = theirs(x, scale, bias, grad, pool);
+    const BatchNormed a = fused_batch_norm(x, scale, bias, grad, pool),
+                      b = torch_batch_norm(x, scale, bias, grad, pool);
     CHECK(a.y.is_contiguous(kChannelsLast));
     CHECK(difference(a.y, b.y) < 1e-4);
     // Rounding may move an output near zero to the other side.
@@ -151,12 +151,14 @@ TEST_CASE("batch_norm_relu is batch_norm, relu and max_pool2d") {
 }
 
 TEST_CASE("batch_norm_relu in bfloat16 rounds its result, nothing else") {
-  const at::Tensor scale = noise({32}, at::kFloat, 2), bias = noise({32}, at::kFloat, 3);
+  const at::Tensor scale = image_noise({32}, at::kFloat, 2),
+                   bias = image_noise({32}, at::kFloat, 3);
   for (const bool pool : {false, true}) {
-    const at::Tensor x = noise({9, 32, 8, 8}, at::kBFloat16, 1);
-    const at::Tensor grad = noise({9, 32, pool ? 4 : 8, pool ? 4 : 8}, at::kBFloat16, 4);
-    const Normed a = ours(x, scale, bias, grad, pool);
-    const Normed b = ours(x.to(at::kFloat), scale, bias, grad.to(at::kFloat), pool);
+    const at::Tensor x = image_noise({9, 32, 8, 8}, at::kBFloat16, 1);
+    const at::Tensor grad = image_noise({9, 32, pool ? 4 : 8, pool ? 4 : 8}, at::kBFloat16, 4);
+    const BatchNormed a = fused_batch_norm(x, scale, bias, grad, pool);
+    const BatchNormed b =
+        fused_batch_norm(x.to(at::kFloat), scale, bias, grad.to(at::kFloat), pool);
     CHECK(a.y.scalar_type() == at::kBFloat16);
     CHECK(((a.y - b.y).abs() <= b.y * kBf16 + 1e-6).all().item<bool>());
     CHECK(((a.dx - b.dx).abs() <= b.dx.abs() * kBf16 + 1e-6).all().item<bool>());
@@ -167,7 +169,7 @@ TEST_CASE("batch_norm_relu in bfloat16 rounds its result, nothing else") {
 
 TEST_CASE("one large value in the first corner does not cost the statistics their digits") {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor x = noise({4, 48, 31, 29}, type, 1);
+    const at::Tensor x = image_noise({4, 48, 31, 29}, type, 1);
     x.select(0, 0).select(1, 0).select(1, 0).fill_(4096);
     REQUIRE(batch_norm_fits(x, false));
     const BatchStatistics statistics = batch_statistics(x);
@@ -179,18 +181,19 @@ TEST_CASE("one large value in the first corner does not cost the statistics thei
 }
 
 TEST_CASE("statistics are exact to float32 and do not depend on threads") {
-  const at::Tensor x = noise({40, 16, 31, 29}, at::kFloat, 1) * 3 - 30;
+  const at::Tensor x = image_noise({40, 16, 31, 29}, at::kFloat, 1) * 3 - 30;
   const BatchStatistics statistics = batch_statistics(x);
   const at::Tensor exact = x.to(at::kDouble);
   CHECK(difference(statistics.mean, exact.mean({0, 2, 3})) < 1e-5);
   CHECK(difference(statistics.var, exact.var({0, 2, 3}, /*unbiased=*/false)) < 1e-3);
-  const at::Tensor scale = noise({16}, at::kFloat, 2), bias = noise({16}, at::kFloat, 3);
-  const at::Tensor grad = noise({40, 16, 31, 29}, at::kFloat, 4);
-  const Normed before = ours(x, scale, bias, grad, false);
+  const at::Tensor scale = image_noise({16}, at::kFloat, 2),
+                   bias = image_noise({16}, at::kFloat, 3);
+  const at::Tensor grad = image_noise({40, 16, 31, 29}, at::kFloat, 4);
+  const BatchNormed before = fused_batch_norm(x, scale, bias, grad, false);
   const int threads = at::get_num_threads();
   for (const int count : {1, 3}) {
     at::set_num_threads(count);
-    const Normed after = ours(x, scale, bias, grad, false);
+    const BatchNormed after = fused_batch_norm(x, scale, bias, grad, false);
     CHECK(after.y.equal(before.y));
     CHECK(after.dx.equal(before.dx));
     CHECK(after.dscale.equal(before.dscale));

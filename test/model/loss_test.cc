@@ -11,7 +11,7 @@ namespace bv::test {
 namespace {
 
 // Returns the largest |a - b| / (1 + |b|).
-double distance(const at::Tensor& a, const at::Tensor& b) {
+double relative_distance(const at::Tensor& a, const at::Tensor& b) {
   REQUIRE(a.sizes() == b.sizes());
   const at::Tensor x = a.detach().to(at::kDouble), y = b.to(at::kDouble);
   return ((x - y).abs() / (y.abs() + 1)).max().item<double>();
@@ -27,11 +27,11 @@ TEST_CASE("losses and their gradients equal the reference's, also for extreme lo
       INFO(name << " of " << labels);
       const at::Tensor logits = golden.at("logits").clone().requires_grad_(true);
       const at::Tensor values = (*loss)(logits, golden.at(labels));
-      CHECK(distance(values, golden.at(name + "/" + labels)) <= 2e-6);
+      CHECK(relative_distance(values, golden.at(name + "/" + labels)) <= 2e-6);
       const at::Tensor mean = values.mean();
-      CHECK(distance(mean, golden.at(name + "_mean/" + labels)) <= 2e-6);
+      CHECK(relative_distance(mean, golden.at(name + "_mean/" + labels)) <= 2e-6);
       mean.backward();
-      CHECK(distance(logits.grad(), golden.at("grad_" + name + "/" + labels)) <= 2e-6);
+      CHECK(relative_distance(logits.grad(), golden.at("grad_" + name + "/" + labels)) <= 2e-6);
     }
   }
 }

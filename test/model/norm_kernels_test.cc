@@ -6,24 +6,23 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/group_norm.h"
 #include "lib/model/kernels/layer_norm.h"
 #include "lib/model/kernels/standardize.h"
+#include "test/model/against_formula.h"
 
 namespace bv::test {
 namespace {
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 constexpr double kEps = 1e-6;
 constexpr int64_t kGroups = 8;
 
-at::Tensor noise(std::vector<int64_t> shape, uint64_t seed) {
+at::Tensor norm_noise(std::vector<int64_t> shape, uint64_t seed) {
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   const at::Tensor x = at::randn(shape, generator, at::kFloat);
   return x.dim() == 4 ? x.contiguous(kChannelsLast) : x;
 }
-
-at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().requires_grad_(true); }
 
 // Returns whether each element differs by at most 2e-5 plus a fraction of its exact value: 2e-5 for
 // float32, 2^-8 for bfloat16.
@@ -33,7 +32,7 @@ bool near(const at::Tensor& a, const at::Tensor& exact) {
   return (error <= exact.abs() * unit + 2e-5).all().item<bool>();
 }
 
-struct Normed {
+struct GroupNormed {
   at::Tensor y, dx, dscale, dbias, dshortcut;
 };
 
@@ -43,7 +42,7 @@ struct Arguments {
   at::ScalarType type;
 };
 
-Normed fused(const Arguments& a) {
+GroupNormed fused(const Arguments& a) {
   const at::Tensor x = leaf(a.x), scale = leaf(a.scale), bias = leaf(a.bias);
   std::optional<at::Tensor> shortcut;
   if (a.tail == NormTail::add_relu) shortcut = leaf(a.shortcut);
@@ -52,7 +51,7 @@ Normed fused(const Arguments& a) {
   return {y, x.grad(), scale.grad(), bias.grad(), shortcut ? shortcut->grad() : at::Tensor()};
 }
 
-Normed exact(const Arguments& a) {
+GroupNormed exact(const Arguments& a) {
   const auto wide = [](const at::Tensor& t) { return leaf(t.to(at::kDouble)); };
   const at::Tensor x = wide(a.x), scale = wide(a.scale), bias = wide(a.bias);
   const at::Tensor shortcut = wide(a.shortcut);
@@ -68,11 +67,11 @@ Arguments arguments(std::vector<int64_t> shape, at::ScalarType from, NormTail ta
                     at::ScalarType type) {
   // The values are far from zero: a variance that is computed as E[x^2] - E[x]^2 in float32 would
   // be wrong.
-  return {(noise(shape, 1) * 2 + 5).to(from),
-          noise({shape[1]}, 2),
-          noise({shape[1]}, 3),
-          noise(shape, 4),
-          noise(shape, 5),
+  return {(norm_noise(shape, 1) * 2 + 5).to(from),
+          norm_noise({shape[1]}, 2),
+          norm_noise({shape[1]}, 3),
+          norm_noise(shape, 4),
+          norm_noise(shape, 5),
           tail,
           type};
 }
@@ -88,7 +87,7 @@ TEST_CASE("fused_group_norm is group_norm, the sum with the shortcut and relu") 
           CAPTURE(shape, from, type, static_cast<int>(tail));
           const Arguments given = arguments(shape, from, tail, type);
           REQUIRE(group_norm_fits(given.x));
-          const Normed a = fused(given), b = exact(given);
+          const GroupNormed a = fused(given), b = exact(given);
           CHECK(a.y.is_contiguous(kChannelsLast));
           CHECK(a.y.scalar_type() == type);
           CHECK(a.dx.scalar_type() == from);
@@ -111,9 +110,9 @@ TEST_CASE("fused_group_norm has the same bits with any number of threads") {
     const Arguments given = arguments(shape, at::kBFloat16, NormTail::add_relu, at::kFloat);
     const int threads = at::get_num_threads();
     at::set_num_threads(1);
-    const Normed one = fused(given);
+    const GroupNormed one = fused(given);
     at::set_num_threads(3);
-    const Normed three = fused(given);
+    const GroupNormed three = fused(given);
     at::set_num_threads(threads);
     CHECK(one.y.equal(three.y));
     CHECK(one.dx.equal(three.dx));
@@ -126,7 +125,7 @@ TEST_CASE("fused_group_norm has the same bits with any number of threads") {
 TEST_CASE("fused_group_norm keeps what is not finite, in its image and group only") {
   Arguments given = arguments({2, 32, 4, 4}, at::kFloat, NormTail::relu, at::kFloat);
   given.x.index_put_({at::tensor(1), at::tensor(5), at::tensor(2), at::tensor(3)}, at::tensor(NAN));
-  const Normed a = fused(given);
+  const GroupNormed a = fused(given);
   const at::Tensor nan = a.y.isnan(), group = nan[1].narrow(0, 4, 4);
   CHECK(group.all().item<bool>());
   CHECK(nan.sum().item<int64_t>() == group.numel());
@@ -140,25 +139,26 @@ TEST_CASE("one large value in a corner does not cost fused_group_norm the digits
     CHECK(near(fused(given).y, exact(given).y));
     given.x.zero_();
     given.x.select(2, 0).select(2, 0).fill_(1000);
-    const Normed a = fused(given), b = exact(given);
+    const GroupNormed a = fused(given), b = exact(given);
     CHECK(at::allclose(a.y.to(at::kDouble), b.y, 1e-4, 1e-5));
   }
 }
 
 TEST_CASE("fused_group_norm takes any layout of the gradient, and parameters without gradients") {
-  const at::Tensor x = leaf(noise({2, 32, 3, 5}, 1)), scale = noise({32}, 2), bias = noise({32}, 3);
+  const at::Tensor x = leaf(norm_noise({2, 32, 3, 5}, 1)), scale = norm_noise({32}, 2),
+                   bias = norm_noise({32}, 3);
   const auto run = [&](const at::Tensor& grad) {
     x.mutable_grad().reset();
     fused_group_norm(x, kGroups, scale, bias, kEps, NormTail::relu, at::kFloat).backward(grad);
     return x.grad();
   };
-  const at::Tensor grad = noise({2, 32, 3, 5}, 4);
+  const at::Tensor grad = norm_noise({2, 32, 3, 5}, 4);
   CHECK(run(grad.contiguous()).equal(run(grad)));
   CHECK(run(at::ones({1, 1, 1, 1}).expand(x.sizes())).equal(run(at::ones(x.sizes()))));
 }
 
 TEST_CASE("fused_group_norm refuses shapes that do not fit") {
-  const at::Tensor x = noise({2, 32, 3, 3}, 1), scale = at::ones({32});
+  const at::Tensor x = norm_noise({2, 32, 3, 3}, 1), scale = at::ones({32});
   const auto run = [&](int64_t groups, const at::Tensor& bias, NormTail tail,
                        const std::optional<at::Tensor>& shortcut) {
     return fused_group_norm(x, groups, scale, bias, kEps, tail, at::kFloat, shortcut);
@@ -171,11 +171,11 @@ TEST_CASE("fused_group_norm refuses shapes that do not fit") {
 }
 
 TEST_CASE("group_norm_fits refuses what there is no kernel for") {
-  CHECK(group_norm_fits(noise({2, 16, 3, 3}, 1)));
-  CHECK_FALSE(group_norm_fits(noise({2, 24, 3, 3}, 1)));               // half a vector
-  CHECK_FALSE(group_norm_fits(noise({2, 16, 3, 3}, 1).contiguous()));  // not channels_last
-  CHECK_FALSE(group_norm_fits(noise({0, 16, 3, 3}, 1)));
-  CHECK_FALSE(group_norm_fits(noise({2, 16, 3, 3}, 1).to(at::kDouble)));
+  CHECK(group_norm_fits(norm_noise({2, 16, 3, 3}, 1)));
+  CHECK_FALSE(group_norm_fits(norm_noise({2, 24, 3, 3}, 1)));               // half a vector
+  CHECK_FALSE(group_norm_fits(norm_noise({2, 16, 3, 3}, 1).contiguous()));  // not channels_last
+  CHECK_FALSE(group_norm_fits(norm_noise({0, 16, 3, 3}, 1)));
+  CHECK_FALSE(group_norm_fits(norm_noise({2, 16, 3, 3}, 1).to(at::kDouble)));
 }
 
 TEST_CASE("layer_norm and its gradients are those of LibTorch's operator") {
@@ -184,10 +184,10 @@ TEST_CASE("layer_norm and its gradients are those of LibTorch's operator") {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       CAPTURE(shape, type);
       const int64_t size = shape.back();
-      const at::Tensor given = noise(shape, 1) * 2 + 5;
-      const at::Tensor x = leaf(given), scale = leaf(noise({size}, 2)),
-                       bias = leaf(noise({size}, 3));
-      const at::Tensor grad = noise(shape, 4).to(type);
+      const at::Tensor given = norm_noise(shape, 1) * 2 + 5;
+      const at::Tensor x = leaf(given), scale = leaf(norm_noise({size}, 2)),
+                       bias = leaf(norm_noise({size}, 3));
+      const at::Tensor grad = norm_noise(shape, 4).to(type);
       const at::Tensor ours = layer_norm(x, scale, bias, kEps, type);
       CHECK(ours.scalar_type() == type);
       ours.backward(grad);
@@ -207,9 +207,9 @@ TEST_CASE("layer_norm and its gradients are those of LibTorch's operator") {
 }
 
 TEST_CASE("layer_norm takes any layout, and has the same bits with any number of threads") {
-  const at::Tensor scale = leaf(noise({64}, 2)), bias = leaf(noise({64}, 3));
+  const at::Tensor scale = leaf(norm_noise({64}, 2)), bias = leaf(norm_noise({64}, 3));
   // (2640, 50, 64), not contiguous; LibTorch adds the chunks' sums in several threads.
-  const at::Tensor x = noise({2640, 64, 50}, 1).transpose(1, 2);
+  const at::Tensor x = norm_noise({2640, 64, 50}, 1).transpose(1, 2);
   const auto run = [&](const at::Tensor& given) {
     scale.mutable_grad().reset();
     const at::Tensor input = leaf(given), y = layer_norm(input, scale, bias, kEps, at::kFloat);
@@ -230,7 +230,7 @@ TEST_CASE("layer_norm takes any layout, and has the same bits with any number of
 
 // (k, k, in, out), stored as (out, k, k, in).
 at::Tensor kernel_of(std::vector<int64_t> shape, double size) {
-  const at::Tensor rows = noise({shape[3], shape[0], shape[1], shape[2]}, 1).contiguous();
+  const at::Tensor rows = norm_noise({shape[3], shape[0], shape[1], shape[2]}, 1).contiguous();
   return (rows * size + 0.5 * size).permute({1, 2, 3, 0});
 }
 
@@ -242,7 +242,7 @@ TEST_CASE("standardize and its gradient are those of LibTorch's operators") {
     for (const auto rule : {StandardizeRule::bit, StandardizeRule::bit_paper}) {
       for (const auto type : {at::kFloat, at::kBFloat16}) {
         const at::Tensor kernel = leaf(given), wide = leaf(given.to(at::kDouble));
-        const at::Tensor grad = noise(given.sizes().vec(), 2).contiguous().to(type);
+        const at::Tensor grad = norm_noise(given.sizes().vec(), 2).contiguous().to(type);
         const at::Tensor ours = standardize(kernel, rule, type);
         const at::Tensor theirs = standardize(wide, rule, at::kDouble);
         CHECK(ours.scalar_type() == type);

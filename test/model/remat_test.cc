@@ -76,7 +76,7 @@ class Encoders : public Model {
   Encoder encoder_;
 };
 
-Pass training(Precision precision = Precision::float32) {
+Pass encoder_pass(Precision precision = Precision::float32) {
   Pass pass;
   pass.train = true;
   pass.step = 7;
@@ -96,7 +96,7 @@ TEST_CASE("remat: values, gradients and dropout masks have the same bits as with
     for (auto& [name, parameter] : named_parameters(model)) {
       if (freeze && name.find("query") != std::string::npos) parameter.requires_grad_(false);
     }
-    Pass pass = training(precision);
+    Pass pass = encoder_pass(precision);
     double macs = 0;
     pass.macs = &macs;
     const at::Tensor x = tokens().requires_grad_(true);
@@ -126,7 +126,7 @@ TEST_CASE("remat: peak memory of a training step is that of one block, not of al
       parameter.mutable_grad() = at::zeros_like(parameter);
     }
     return static_cast<double>(counting.peak_of([&] {
-      Pass pass = training();
+      Pass pass = encoder_pass();
       model.forward(x, pass).sum().backward();
     }));
   };
@@ -144,7 +144,7 @@ TEST_CASE("remat: without gradients, or while activations are collected, nothing
     return inputs[0] * inputs[1];
   };
   const at::Tensor a = at::full({2}, 3.0f).requires_grad_(true), b = at::full({2}, 4.0f);
-  Pass pass = training();
+  Pass pass = encoder_pass();
   remat(part, {a, b}, pass).sum().backward();
   CHECK(calls == 2);
   CHECK(a.grad().equal(b));

@@ -10,7 +10,7 @@
 namespace bv::test {
 namespace {
 
-at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
+at::Tensor float_noise(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat);
 }
 
@@ -28,7 +28,7 @@ TEST_CASE("whitening: outputs are not correlated and of equal variance") {
   std::vector<at::Tensor> images;
   PatchCovariance covariance(2, 3);
   for (uint64_t i = 0; i < 20; ++i) {
-    const at::Tensor grey = noise({9, 11, 1}, i), colour = noise({9, 11, 3}, 100 + i);
+    const at::Tensor grey = float_noise({9, 11, 1}, i), colour = float_noise({9, 11, 3}, 100 + i);
     images.push_back(
         at::avg_pool2d((2 * grey + colour).permute({2, 0, 1}), 2, 1).permute({1, 2, 0}));
     covariance.add(images.back());
@@ -64,7 +64,7 @@ TEST_CASE("identity: a convolution passes on the channels that it has room for")
   for (const auto& [in, out] : {std::pair<int64_t, int64_t>{5, 8}, {8, 5}}) {
     at::Tensor kernel = at::empty({3, 3, in, out});
     identity(he_normal(9 * in))(kernel, 7);
-    const at::Tensor x = noise({2, in, 6, 7}, 1);
+    const at::Tensor x = float_noise({2, in, 6, 7}, 1);
     const at::Tensor y = at::conv2d(x, kernel.permute({3, 2, 0, 1}).contiguous(), {}, 1, 1);
     const int64_t kept = std::min(in, out);
     CHECK(y.narrow(1, 0, kept).equal(x.narrow(1, 0, kept)));

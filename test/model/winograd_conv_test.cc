@@ -11,14 +11,14 @@
 namespace bv::test {
 namespace {
 
-std::vector<at::Tensor> ours(const ConvOperands& all, at::ScalarType type) {
+std::vector<at::Tensor> winograd_results(const ConvOperands& all, at::ScalarType type) {
   return conv_results([&](const at::Tensor& x, const at::Tensor& kernel,
                           const at::Tensor& bias) { return winograd_conv(x, kernel, bias, type); },
                       all);
 }
 
 // Whether this CPU has a kernel for the type.
-bool has_products(at::ScalarType type) {
+bool has_winograd_kernel(at::ScalarType type) {
   return winograd_conv_fits(at::empty({8, 64, 8, 8}), at::empty({3, 3, 64, 64}), type);
 }
 
@@ -34,8 +34,9 @@ TEST_CASE("winograd_conv and its gradients are those of the convolution") {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       CAPTURE(s.n, s.h, s.w, s.in, s.out, type);
       const ConvOperands all(s, type);
-      if (!has_products(type)) continue;
-      const auto found = ours(all, type), exact = conv_results(libtorch_conv, all.widened(type));
+      if (!has_winograd_kernel(type)) continue;
+      const auto found = winograd_results(all, type),
+                 exact = conv_results(libtorch_conv, all.widened(type));
       CHECK(found[0].scalar_type() == type);
       CHECK(found[0].is_contiguous(at::MemoryFormat::ChannelsLast));
       CHECK(found[1].scalar_type() == type);
@@ -52,9 +53,9 @@ TEST_CASE("winograd_conv and its gradients are those of the convolution") {
 
 TEST_CASE("winograd_conv is as exact as LibTorch's convolution in float32") {
   const ConvOperands all({4, 16, 16, 128, 128, 3}, at::kFloat);
-  if (!has_products(at::kFloat)) return;
+  if (!has_winograd_kernel(at::kFloat)) return;
   const auto exact = conv_results(libtorch_conv, all.widened(at::kFloat));
-  const auto theirs = conv_results(libtorch_conv, all), found = ours(all, at::kFloat);
+  const auto theirs = conv_results(libtorch_conv, all), found = winograd_results(all, at::kFloat);
   for (size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i);
     CHECK(relative_error(found[i], exact[i]) < 2 * relative_error(theirs[i], exact[i]));
@@ -64,12 +65,12 @@ TEST_CASE("winograd_conv is as exact as LibTorch's convolution in float32") {
 TEST_CASE("winograd_conv has the same bits with any number of threads") {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const ConvOperands all({40, 15, 16, 32, 48, 3}, type);
-    if (!has_products(type)) continue;
+    if (!has_winograd_kernel(type)) continue;
     const int threads = at::get_num_threads();
     at::set_num_threads(1);
-    const auto one = ours(all, type);
+    const auto one = winograd_results(all, type);
     at::set_num_threads(3);
-    const auto three = ours(all, type);
+    const auto three = winograd_results(all, type);
     at::set_num_threads(threads);
     for (size_t i = 0; i < one.size(); ++i) CHECK(one[i].equal(three[i]));
   }

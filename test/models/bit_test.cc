@@ -13,7 +13,7 @@
 namespace bv::test {
 namespace {
 
-int64_t parameters(const std::string& name, const std::string& yaml, int64_t classes = 1000) {
+int64_t bit_parameters(const std::string& name, const std::string& yaml, int64_t classes = 1000) {
   const MetaDevice guard;
   int64_t count = 0;
   for (const auto& [path, value] :
@@ -30,17 +30,17 @@ TEST_CASE("bit, bit_paper: logits, activations, loss and gradients equal the ref
 
 TEST_CASE("bit, bit_paper: depths and widths have the published sizes") {
   // timm's resnetv2_50x1_bit and its siblings with 1000 classes
-  CHECK(parameters("bit_paper", "{depth: 50, width: 1}") == 25549352);
-  CHECK(parameters("bit_paper", "{depth: 50, width: 3}") == 217319080);
-  CHECK(parameters("bit_paper", "{depth: 101, width: 1}") == 44541480);
-  CHECK(parameters("bit_paper", "{depth: 101, width: 3}") == 387934888);
-  CHECK(parameters("bit_paper", "{depth: 152, width: 2}") == 236335208);
-  CHECK(parameters("bit_paper", "{depth: 152, width: 4}") == 936533224);
+  CHECK(bit_parameters("bit_paper", "{depth: 50, width: 1}") == 25549352);
+  CHECK(bit_parameters("bit_paper", "{depth: 50, width: 3}") == 217319080);
+  CHECK(bit_parameters("bit_paper", "{depth: 101, width: 1}") == 44541480);
+  CHECK(bit_parameters("bit_paper", "{depth: 101, width: 3}") == 387934888);
+  CHECK(bit_parameters("bit_paper", "{depth: 152, width: 2}") == 236335208);
+  CHECK(bit_parameters("bit_paper", "{depth: 152, width: 4}") == 936533224);
   // torchvision's resnet50, 101, 152: a group norm has as many parameters as a batch norm
-  CHECK(parameters("bit", "{}") == 25557032);
-  CHECK(parameters("bit", "depth: 101") == 44549160);
-  CHECK(parameters("bit", "depth: 152") == 60192808);
-  CHECK(parameters("bit", "depth: [2, 2, 2, 2]") == parameters("bit", "depth: 26"));
+  CHECK(bit_parameters("bit", "{}") == 25557032);
+  CHECK(bit_parameters("bit", "depth: 101") == 44549160);
+  CHECK(bit_parameters("bit", "depth: 152") == 60192808);
+  CHECK(bit_parameters("bit", "depth: [2, 2, 2, 2]") == bit_parameters("bit", "depth: 26"));
 }
 
 std::map<std::string, std::string> shapes(const Model& model) {

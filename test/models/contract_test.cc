@@ -8,6 +8,7 @@
 #include "lib/config/load_config.h"
 #include "lib/model/init.h"
 #include "lib/model/model.h"
+#include "test/models/parameter_count.h"
 
 namespace bv::test {
 namespace {
@@ -33,7 +34,7 @@ Config small(const std::string& name) {
   return Config();
 }
 
-std::unique_ptr<Model> build(const std::string& name, int64_t channels = 3) {
+std::unique_ptr<Model> build_small(const std::string& name, int64_t channels = 3) {
   return Model::Registry::make(name, small(name), Place(),
                                ModelEnv{kClasses, kSize, kSize, channels});
 }
@@ -50,14 +51,8 @@ void start(Model& model, uint64_t seed) {
   }
 }
 
-at::Tensor images(int64_t channels = 3) {
+at::Tensor four_images(int64_t channels = 3) {
   return at::randn({4, kSize, kSize, channels}, at::detail::createCPUGenerator(1), at::kFloat);
-}
-
-int64_t count(const Model& model) {
-  int64_t sum = 0;
-  for (const auto& [name, parameter] : named_parameters(model)) sum += parameter.numel();
-  return sum;
 }
 
 TEST_CASE("the registered models") {
@@ -71,14 +66,14 @@ TEST_CASE("each model gives logits and sends a gradient to every parameter") {
   for (const std::string& name : Model::Registry::names()) {
     for (const Precision precision : {Precision::float32, Precision::bf16}) {
       INFO(name << (precision == Precision::bf16 ? " bf16" : " float32"));
-      const auto model = build(name);
+      const auto model = build_small(name);
       start(*model, 1);
       Features features;
       Pass pass;
       pass.train = true;
       pass.precision = precision;
       pass.features = &features;
-      const at::Tensor logits = model->forward(images(), pass);
+      const at::Tensor logits = model->forward(four_images(), pass);
       CHECK(logits.sizes() == at::IntArrayRef({4, kClasses}));
       CHECK(logits.scalar_type() == at::kFloat);
       CHECK(logits.isfinite().all().item<bool>());
@@ -109,13 +104,13 @@ TEST_CASE("in bf16 residual streams are float32, but not in resnet_cifar") {
       {"cnn", {"conv_0", at::kBFloat16}}};
   for (const auto& [name, expected] : kept) {
     INFO(name);
-    const auto model = build(name);
+    const auto model = build_small(name);
     start(*model, 1);
     Features features;
     Pass pass;
     pass.precision = Precision::bf16;
     pass.features = &features;
-    model->forward(images(), pass);
+    model->forward(four_images(), pass);
     CHECK(features.at(expected.first).scalar_type() == expected.second);
     for (const auto& [path, parameter] : named_parameters(*model)) {
       INFO(path);
@@ -129,7 +124,7 @@ TEST_CASE(
   const std::set<std::string> fixed = {"cnn", "mlp_mixer", "tiny", "vit"};
   for (const std::string& name : Model::Registry::names()) {
     INFO(name);
-    const auto model = build(name);
+    const auto model = build_small(name);
     init_parameters(*model, 1, std::nullopt);
     CHECK(model->takes_size(kSize, kSize));
     for (const auto& [height, width] : {std::pair(kSize / 2, 2 * kSize), {2 * kSize, kSize / 2}}) {
@@ -142,23 +137,23 @@ TEST_CASE(
   }
   // Pixels outside the whole patches or pools do not count; a mixer pads its images.
   for (const std::string name : {"cnn", "vit"}) {
-    CHECK(build(name)->takes_size(kSize + 3, kSize + 2));
-    CHECK_FALSE(build(name)->takes_size(kSize - 1, kSize));
+    CHECK(build_small(name)->takes_size(kSize + 3, kSize + 2));
+    CHECK_FALSE(build_small(name)->takes_size(kSize - 1, kSize));
   }
-  CHECK(build("mlp_mixer")->takes_size(kSize - 1, kSize - 7));
-  CHECK_FALSE(build("mlp_mixer")->takes_size(kSize + 1, kSize));
+  CHECK(build_small("mlp_mixer")->takes_size(kSize - 1, kSize - 7));
+  CHECK_FALSE(build_small("mlp_mixer")->takes_size(kSize + 1, kSize));
 }
 
 TEST_CASE("each model starts the same from the same seed, and passes repeat with the same bits") {
   for (const std::string& name : Model::Registry::names()) {
     INFO(name);
     const auto run = [&](uint64_t seed) {
-      const auto model = build(name);
+      const auto model = build_small(name);
       start(*model, seed);
       Pass pass;
       pass.train = true;
       pass.precision = Precision::bf16;
-      const at::Tensor logits = model->forward(images(), pass);
+      const at::Tensor logits = model->forward(four_images(), pass);
       logits.square().sum().backward();
       std::vector<at::Tensor> all = {logits.detach()};
       for (const auto& [path, parameter] : named_parameters(*model))
@@ -186,7 +181,7 @@ TEST_CASE("each model takes one channel, and without classes returns pre_logits"
     Features features;
     Pass pass;
     pass.features = &features;
-    CHECK(model->forward(images(1), pass).equal(features.at("pre_logits")));
+    CHECK(model->forward(four_images(1), pass).equal(features.at("pre_logits")));
     CHECK(features.count("logits") == 0);
   }
 }
@@ -195,11 +190,11 @@ TEST_CASE("each model can be built and run on the meta device, which allocates n
   for (const std::string& name : Model::Registry::names()) {
     for (const Precision precision : {Precision::float32, Precision::bf16}) {
       INFO(name);
-      const auto real = build(name);
+      const auto real = build_small(name);
       const MetaDevice guard;
-      const auto model = build(name);
+      const auto model = build_small(name);
       init_parameters(*model, 1, std::nullopt);
-      CHECK(count(*model) == count(*real));
+      CHECK(parameter_count(*model) == parameter_count(*real));
       for (const auto& [path, parameter] : named_parameters(*model)) CHECK(parameter.is_meta());
       for (const auto& [path, buffer] : named_buffers(*model)) CHECK(buffer.is_meta());
       double macs = 0, real_macs = 0;
@@ -210,7 +205,7 @@ TEST_CASE("each model can be built and run on the meta device, which allocates n
       real_pass.macs = &real_macs;
       const at::Tensor logits = model->forward(at::empty({4, kSize, kSize, 3}, at::kMeta), pass);
       CHECK(logits.sizes() == at::IntArrayRef({4, kClasses}));
-      real->forward(images(), real_pass);
+      real->forward(four_images(), real_pass);
       CHECK(macs > 0);
       CHECK(macs == real_macs);
     }
@@ -221,12 +216,12 @@ TEST_CASE("each model trained in bf16 stays near float32") {
   for (const std::string& name : Model::Registry::names()) {
     INFO(name);
     const auto logits = [&](Precision precision) {
-      const auto model = build(name);
+      const auto model = build_small(name);
       start(*model, 1);
       Pass pass;
       pass.train = true;
       pass.precision = precision;
-      return model->forward(images(), pass).detach();
+      return model->forward(four_images(), pass).detach();
     };
     const at::Tensor exact = logits(Precision::float32), rough = logits(Precision::bf16);
     const double scale = exact.abs().max().item<double>();

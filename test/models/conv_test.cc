@@ -5,13 +5,14 @@
 
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
+#include "test/models/parameter_count.h"
 #include "test/support/error.h"
 #include "test/support/model.h"
 
 namespace bv::test {
 namespace {
 
-std::map<std::string, at::Tensor> tensors(const Model& model) {
+std::map<std::string, at::Tensor> parameter_map(const Model& model) {
   const auto all = named_parameters(model);
   return {all.begin(), all.end()};
 }
@@ -33,7 +34,7 @@ TEST_CASE("cnn is the notebook's network") {
         "Dense_0/kernel 3136x256\nDense_0/bias 256\nhead/kernel 256x10\nhead/bias 10\n");
 
   // The same formula in LibTorch's plain operations on plain layouts.
-  auto p = tensors(*model);
+  auto p = parameter_map(*model);
   for (auto& [name, parameter] : p) {
     if (name.ends_with("bias"))
       parameter.detach().copy_(at::linspace(-0.1, 0.1, parameter.numel()));
@@ -57,7 +58,7 @@ TEST_CASE("cnn is the notebook's network") {
 TEST_CASE("cnn: widths, dense and dropout are keys") {
   const auto model =
       make_model("cnn", "{widths: [16, 8, 24], dense: 12, dropout: 0.5}", {5, 17, 9, 3});
-  auto p = tensors(*model);
+  auto p = parameter_map(*model);
   CHECK(p.at("Conv_2/kernel").sizes() == at::IntArrayRef({3, 3, 8, 24}));
   CHECK(p.at("Dense_0/kernel").sizes() == at::IntArrayRef({2 * 1 * 24, 12}));
   init_parameters(*model, 1, std::nullopt);
@@ -72,20 +73,15 @@ TEST_CASE("cnn: widths, dense and dropout are keys") {
   CHECK(error("cnn", "dropout: 1.5") == "m.yaml:1:10: error: dropout: must be in [0, 1)");
 }
 
-int64_t count(const Model& model) {
-  int64_t sum = 0;
-  for (const auto& [name, parameter] : named_parameters(model)) sum += parameter.numel();
-  return sum;
-}
-
 TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics") {
   const auto model = make_model("resnet_cifar", "{}", {10, 32, 32, 3});
-  CHECK(count(*model) == 6573130);
+  CHECK(parameter_count(*model) == 6573130);
   CHECK(named_buffers(*model).size() == 16);
   CHECK(named_parameters(*model).back().first == "head/bias");
-  CHECK(count(*make_model("resnet_cifar", "norm: group", {10, 32, 32, 3})) == 6573130);
+  CHECK(parameter_count(*make_model("resnet_cifar", "norm: group", {10, 32, 32, 3})) == 6573130);
   CHECK(named_buffers(*make_model("resnet_cifar", "norm: group", {10, 32, 32, 3})).empty());
-  auto p = tensors(*make_model("resnet_cifar", "{width: 16, blocks: [0, 2]}", {10, 32, 32, 3}));
+  auto p =
+      parameter_map(*make_model("resnet_cifar", "{width: 16, blocks: [0, 2]}", {10, 32, 32, 3}));
   CHECK(p.at("stage2/block2/conv2/kernel").sizes() == at::IntArrayRef({3, 3, 64, 64}));
   CHECK(p.at("head/kernel").sizes() == at::IntArrayRef({64, 10}));
   CHECK(error("resnet_cifar", "blocks: [0, 0, 0, 0, 0, 0]") ==
@@ -107,7 +103,7 @@ TEST_CASE("resnet_cifar: widths, a second convolution and a whitening layer") {
       "true}";
   const auto model = make_model("resnet_cifar", yaml, {10, 32, 32, 3});
   init_parameters(*model, 1, std::nullopt);
-  auto p = tensors(*model);
+  auto p = parameter_map(*model);
   CHECK(p.at("prep/bias").sizes() == at::IntArrayRef({24}));
   CHECK_FALSE(p.contains("prep/conv/kernel"));
   CHECK(p.at("stage1/conv/kernel").sizes() == at::IntArrayRef({3, 3, 24, 16}));

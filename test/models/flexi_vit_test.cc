@@ -15,20 +15,20 @@
 namespace bv::test {
 namespace {
 
-std::unique_ptr<Model> build(const std::string& name, const std::string& yaml,
-                             ModelEnv env = {10, 32, 32, 3}) {
+std::unique_ptr<Model> build_initialised(const std::string& name, const std::string& yaml,
+                                         ModelEnv env = {10, 32, 32, 3}) {
   auto model = make_model(name, yaml, env);
   init_parameters(*model, 1, std::nullopt);
   return model;
 }
 
-std::map<std::string, at::Tensor> tensors(const Model& model) {
+std::map<std::string, at::Tensor> detached_tensors(const Model& model) {
   std::map<std::string, at::Tensor> all;
   for (const auto& [name, parameter] : named_parameters(model)) all[name] = parameter.detach();
   return all;
 }
 
-at::Tensor images(int64_t height, int64_t width) {
+at::Tensor two_images(int64_t height, int64_t width) {
   return at::randn({2, height, width, 3}, at::detail::createCPUGenerator(1), at::kFloat);
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("flexi_vit: logits, activations and gradients equal the reference's") 
   const NamedTensors golden =
       read_npz(std::string(BV_TEST_DIR) + "/golden/flexi_vit.npz", name + "/");
   const at::Tensor image = golden.at("image");
-  const auto model = build("flexi_vit", yaml, {5, image.size(1), image.size(2), 3});
+  const auto model = build_initialised("flexi_vit", yaml, {5, image.size(1), image.size(2), 3});
   for (auto& [path, parameter] : named_parameters(*model)) {
     INFO(path);
     REQUIRE(golden.count("params/" + path) == 1);
@@ -94,17 +94,17 @@ TEST_CASE("flexi_vit: with its own patches and positions it equals vit") {
   INFO(pool << ' ' << posemb);
   const std::string yaml =
       "{variant: mu/8, depth: 2, head_zeroinit: false, pool_type: " + pool + ", posemb: " + posemb;
-  const auto vit = build("vit", yaml + "}");
-  const auto flexi = build("proj.flexi.vit", yaml + ", posemb_size: [4, 4], seqhw: 4}");
-  auto from = tensors(*vit), to = tensors(*flexi);
+  const auto vit = build_initialised("vit", yaml + "}");
+  const auto flexi = build_initialised("proj.flexi.vit", yaml + ", posemb_size: [4, 4], seqhw: 4}");
+  auto from = detached_tensors(*vit), to = detached_tensors(*flexi);
   REQUIRE(from.size() == to.size());
   for (const auto& [name, value] : from) {
     INFO(name);
     REQUIRE(to.at(name).sizes() == value.sizes());
     to.at(name).copy_(value);
   }
-  const Features expected = features_of(*vit, images(32, 32)),
-                 ours = features_of(*flexi, images(32, 32));
+  const Features expected = features_of(*vit, two_images(32, 32)),
+                 ours = features_of(*flexi, two_images(32, 32));
   CHECK(ours.size() == expected.size());
   for (const auto& [name, value] : expected) {
     INFO(name);
@@ -114,8 +114,9 @@ TEST_CASE("flexi_vit: with its own patches and positions it equals vit") {
 
 TEST_CASE("flexi_vit: enlarged patches give the tokens that the patches gave") {
   const std::string yaml = "{variant: mu, patch_size: [8, 8], posemb_size: [4, 4], seqhw: 4}";
-  const auto small = build("flexi_vit", yaml), large = build("flexi_vit", yaml, {10, 64, 48, 3});
-  const at::Tensor image = images(32, 32);
+  const auto small = build_initialised("flexi_vit", yaml),
+             large = build_initialised("flexi_vit", yaml, {10, 64, 48, 3});
+  const at::Tensor image = two_images(32, 32);
   const at::Tensor rows = linear_resize_matrix(8, 16, false).to(at::kFloat),
                    columns = linear_resize_matrix(8, 12, false).to(at::kFloat);
   // (n, gh, 8, gw, 8, c) to (n, gh, 16, gw, 12, c), each patch by itself
@@ -129,12 +130,12 @@ TEST_CASE("flexi_vit: enlarged patches give the tokens that the patches gave") {
 }
 
 TEST_CASE("flexi_vit: for other grids the position embedding is resized with antialiasing") {
-  const auto model =
-      build("flexi_vit", "{variant: mu, patch_size: [8, 8], posemb_size: [7, 6], seqhw: 5}",
-            {10, 33, 20, 3});  // patches of 6 x 4: 5 x 5 tokens, three rows cut off
-  const Features features = features_of(*model, images(33, 20));
+  const auto model = build_initialised(
+      "flexi_vit", "{variant: mu, patch_size: [8, 8], posemb_size: [7, 6], seqhw: 5}",
+      {10, 33, 20, 3});  // patches of 6 x 4: 5 x 5 tokens, three rows cut off
+  const Features features = features_of(*model, two_images(33, 20));
   CHECK(features.at("logits_2d").sizes() == at::IntArrayRef({2, 5, 5, 10}));
-  const at::Tensor stored = tensors(*model).at("pos_embedding").view({7, 6, 32});
+  const at::Tensor stored = detached_tensors(*model).at("pos_embedding").view({7, 6, 32});
   const at::Tensor expected = at::_upsample_bilinear2d_aa(stored.permute({2, 0, 1}).unsqueeze(0),
                                                           {5, 5}, /*align_corners=*/false);
   const at::Tensor added = features.at("with_posemb") - features.at("stem").flatten(1, 2);
@@ -145,11 +146,11 @@ TEST_CASE("flexi_vit: the position embedding is resized for another grid with as
   const auto [size, rows, columns] = GENERATE(
       table<std::string, int64_t, int64_t>({{"[2, 8]", 2, 8}, {"[8, 2]", 8, 2}, {"[4, 4]", 4, 4}}));
   INFO(size);
-  const auto model =
-      build("flexi_vit", "{variant: mu, patch_size: [8, 8], seqhw: 4, posemb_size: " + size + "}");
-  const Features features = features_of(*model, images(32, 32));
+  const auto model = build_initialised(
+      "flexi_vit", "{variant: mu, patch_size: [8, 8], seqhw: 4, posemb_size: " + size + "}");
+  const Features features = features_of(*model, two_images(32, 32));
   const at::Tensor added = features.at("with_posemb") - features.at("stem").flatten(1, 2);
-  const at::Tensor stored = tensors(*model).at("pos_embedding").view({rows, columns, 32});
+  const at::Tensor stored = detached_tensors(*model).at("pos_embedding").view({rows, columns, 32});
   const at::Tensor expected = at::_upsample_bilinear2d_aa(stored.permute({2, 0, 1}).unsqueeze(0),
                                                           {4, 4}, /*align_corners=*/false);
   CHECK(at::allclose(added[1], expected.flatten(2).squeeze(0).t(), 1e-4, 1e-5));
@@ -157,7 +158,8 @@ TEST_CASE("flexi_vit: the position embedding is resized for another grid with as
 
 TEST_CASE("flexi_vit: the embedding starts normal with deviation 1 / sqrt(width)") {
   const at::Tensor kernel =
-      tensors(*build("flexi_vit", "{variant: S, depth: 1}")).at("embedding/kernel");
+      detached_tensors(*build_initialised("flexi_vit", "{variant: S, depth: 1}"))
+          .at("embedding/kernel");
   CHECK(kernel.sizes() == at::IntArrayRef({32, 32, 3, 384}));
   CHECK(kernel.std().item<double>() == Approx(1 / std::sqrt(384.0)).epsilon(0.005));
   CHECK(kernel.abs().max().item<double>() > 4 / std::sqrt(384.0));  // not truncated at 2
@@ -165,9 +167,9 @@ TEST_CASE("flexi_vit: the embedding starts normal with deviation 1 / sqrt(width)
 
 TEST_CASE("flexi_vit: in training each step draws its patch size") {
   const auto model =
-      build("flexi_vit",
-            "{variant: mu, patch_size: [8, 8], posemb_size: [4, 4], seqhw: 4, flexi: "
-            "{seqhw: {v: [2, 5, 8, 16], p: [1, 3, 0, -1]}}}");
+      build_initialised("flexi_vit",
+                        "{variant: mu, patch_size: [8, 8], posemb_size: [4, 4], seqhw: 4, flexi: "
+                        "{seqhw: {v: [2, 5, 8, 16], p: [1, 3, 0, -1]}}}");
   const auto tokens = [&](bool train, int64_t step, uint64_t seed) {
     const c10::InferenceMode inference;
     Features features;
@@ -176,7 +178,7 @@ TEST_CASE("flexi_vit: in training each step draws its patch size") {
     pass.step = step;
     pass.seed = seed;
     pass.features = &features;
-    model->forward(images(32, 32), pass);
+    model->forward(two_images(32, 32), pass);
     return features.at("stem").size(1);
   };
   CHECK(tokens(false, 1, 0) == 4);
@@ -196,7 +198,7 @@ TEST_CASE("flexi_vit: in training each step draws its patch size") {
   // Gradients reach the stored kernel and positions through the resize.
   Pass pass;
   pass.train = true;
-  model->forward(images(32, 32), pass).sum().backward();
+  model->forward(two_images(32, 32), pass).sum().backward();
   for (const auto& [name, parameter] : named_parameters(*model)) {
     INFO(name);
     CHECK(parameter.grad().defined());
@@ -237,7 +239,7 @@ TEST_CASE("flexi_vit: a warning says if the number of patches differs from seqhw
 
 TEST_CASE("flexi_vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
-    return error_of([&] { build("flexi_vit", yaml); });
+    return error_of([&] { build_initialised("flexi_vit", yaml); });
   };
   CHECK(error("seqhw: 33") ==
         "m.yaml:1:8: error: seqhw: 33 tokens per side do not fit images of 32x32");

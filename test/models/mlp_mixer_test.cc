@@ -14,14 +14,14 @@ namespace {
 constexpr const char* kSmall =
     "{patch_size: [8, 8], num_blocks: 3, hidden_dim: 16, tokens_mlp_dim: 8, channels_mlp_dim: 8";
 
-std::unique_ptr<Model> build(const std::string& yaml, ModelEnv env = {10, 32, 32, 3}) {
+std::unique_ptr<Model> build_mixer(const std::string& yaml, ModelEnv env = {10, 32, 32, 3}) {
   return make_model("mlp_mixer", yaml, env);
 }
 
-int64_t parameters(const std::string& yaml) {
+int64_t mixer_parameters(const std::string& yaml) {
   const MetaDevice guard;
   int64_t count = 0;
-  for (const auto& [name, value] : named_parameters(*build(yaml, {1000, 224, 224, 3}))) {
+  for (const auto& [name, value] : named_parameters(*build_mixer(yaml, {1000, 224, 224, 3}))) {
     count += value.numel();
   }
   return count;
@@ -34,16 +34,16 @@ TEST_CASE("mlp_mixer: logits, activations, loss and gradients equal the referenc
 TEST_CASE("mlp_mixer: variants have the published sizes") {
   // "MLP-Mixer" (Tolstikhin et al. 2021), table 1, lists 18 M, 59 M, 207 M and 431 M without the
   // head. The exact numbers are those of timm's mixer_*_224.
-  CHECK(parameters("variant: S/16") == 18528264);
-  CHECK(parameters("variant: S/32") == 19104624);
-  CHECK(parameters("variant: B/16") == 59880472);
-  CHECK(parameters("variant: L/16") == 208196168);
-  CHECK(parameters("{variant: H/14}") == Approx(431e6).epsilon(0.01));
+  CHECK(mixer_parameters("variant: S/16") == 18528264);
+  CHECK(mixer_parameters("variant: S/32") == 19104624);
+  CHECK(mixer_parameters("variant: B/16") == 59880472);
+  CHECK(mixer_parameters("variant: L/16") == 208196168);
+  CHECK(mixer_parameters("{variant: H/14}") == Approx(431e6).epsilon(0.01));
 }
 
 TEST_CASE("mlp_mixer: images are padded to whole patches, more at the right and the bottom") {
-  const auto padded = build(std::string(kSmall) + "}", {10, 29, 22, 3});  // 4 x 3 patches
-  const auto whole = build(std::string(kSmall) + "}", {10, 32, 24, 3});
+  const auto padded = build_mixer(std::string(kSmall) + "}", {10, 29, 22, 3});  // 4 x 3 patches
+  const auto whole = build_mixer(std::string(kSmall) + "}", {10, 32, 24, 3});
   for (const auto& model : {padded.get(), whole.get()}) init_parameters(*model, 1, std::nullopt);
   const at::Tensor image = at::randn({2, 29, 22, 3}, at::detail::createCPUGenerator(1), at::kFloat);
   const at::Tensor framed = at::zeros({2, 32, 24, 3});
@@ -62,8 +62,8 @@ TEST_CASE("mlp_mixer: images are padded to whole patches, more at the right and 
 }
 
 TEST_CASE("mlp_mixer: stochastic depth leaves out branches of examples in training only") {
-  const auto deep = build(std::string(kSmall) + ", stoch_depth: 1}");
-  const auto plain = build(std::string(kSmall) + "}");
+  const auto deep = build_mixer(std::string(kSmall) + ", stoch_depth: 1}");
+  const auto plain = build_mixer(std::string(kSmall) + "}");
   for (const auto& model : {deep.get(), plain.get()}) init_parameters(*model, 1, std::nullopt);
   const at::Tensor image =
       at::randn({64, 32, 32, 3}, at::detail::createCPUGenerator(1), at::kFloat);
@@ -92,11 +92,11 @@ TEST_CASE("mlp_mixer: stochastic depth leaves out branches of examples in traini
 }
 
 TEST_CASE("mlp_mixer: keys override the variant; bad keys are named with their place") {
-  const auto model = build("{variant: S/16, num_blocks: 1, patch_size: [8, 4]}");
+  const auto model = build_mixer("{variant: S/16, num_blocks: 1, patch_size: [8, 4]}");
   CHECK(named_parameters(*model)[0].second.sizes() == at::IntArrayRef({8, 4, 3, 512}));
   CHECK(named_parameters(*model).back().first == "head/bias");
   const auto error = [](const std::string& yaml) -> std::string {
-    return error_of([&] { build(yaml); });
+    return error_of([&] { build_mixer(yaml); });
   };
   CHECK(error("variant: S") ==
         "m.yaml:1:10: error: variant: 'S': a patch size must follow, as in 'S/16'");

@@ -10,6 +10,7 @@
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
 #include "test/models/golden_case.h"
+#include "test/models/parameter_count.h"
 #include "test/support/error.h"
 #include "test/support/model.h"
 
@@ -51,14 +52,8 @@ TEST_CASE("vit: precision bf16 is near float32 and keeps the residual stream in 
   CHECK(features.at("encoder/block00/sa").scalar_type() == at::kBFloat16);
 }
 
-std::unique_ptr<Model> build(const std::string& yaml, int64_t classes = 10, int64_t size = 32) {
+std::unique_ptr<Model> build_vit(const std::string& yaml, int64_t classes = 10, int64_t size = 32) {
   return make_model("vit", yaml, {classes, size, size, 3});
-}
-
-int64_t parameters(const Model& model) {
-  int64_t count = 0;
-  for (const auto& [name, parameter] : named_parameters(model)) count += parameter.numel();
-  return count;
 }
 
 TEST_CASE("vit: variants have the published sizes, and keys override them") {
@@ -66,14 +61,14 @@ TEST_CASE("vit: variants have the published sizes, and keys override them") {
   // Parameters at 224 px and 1000 classes. Ti, S, B, L: "How to train your ViT" (Steiner et al.
   // 2022), less 2 * D for cls and its position, which are left out here. g and G: "Scaling vision
   // transformers".
-  CHECK(parameters(*build("{variant: Ti/16}", 1000, 224)) == 5717416 - 2 * 192);
-  CHECK(parameters(*build("{variant: S/16}", 1000, 224)) == 22050664 - 2 * 384);
-  CHECK(parameters(*build("{variant: B/16}", 1000, 224)) == 86567656 - 2 * 768);
-  CHECK(parameters(*build("{variant: L/16}", 1000, 224)) == 304326632 - 2 * 1024);
-  CHECK(parameters(*build("{variant: g/14}", 0, 224)) == Approx(1011e6).epsilon(0.005));
-  CHECK(parameters(*build("{variant: G/14}", 0, 224)) == Approx(1843e6).epsilon(0.005));
+  CHECK(parameter_count(*build_vit("{variant: Ti/16}", 1000, 224)) == 5717416 - 2 * 192);
+  CHECK(parameter_count(*build_vit("{variant: S/16}", 1000, 224)) == 22050664 - 2 * 384);
+  CHECK(parameter_count(*build_vit("{variant: B/16}", 1000, 224)) == 86567656 - 2 * 768);
+  CHECK(parameter_count(*build_vit("{variant: L/16}", 1000, 224)) == 304326632 - 2 * 1024);
+  CHECK(parameter_count(*build_vit("{variant: g/14}", 0, 224)) == Approx(1011e6).epsilon(0.005));
+  CHECK(parameter_count(*build_vit("{variant: G/14}", 0, 224)) == Approx(1843e6).epsilon(0.005));
 
-  const auto model = build("{variant: mu/4, patch_size: [8, 16], width: 48, depth: 3}");
+  const auto model = build_vit("{variant: mu/4, patch_size: [8, 16], width: 48, depth: 3}");
   const auto all = named_parameters(*model);
   CHECK(all[0].second.sizes() == at::IntArrayRef({8, 16, 3, 48}));
   CHECK(all.back().first == "head/bias");
@@ -93,9 +88,9 @@ TEST_CASE("vit: without classes it returns pre_logits; pool none keeps the token
   const c10::InferenceMode inference;
   Pass pass;
   const at::Tensor image = at::zeros({2, 32, 32, 3});
-  CHECK(build("{variant: mu/8, rep_size: 24}", 0)->forward(image, pass).sizes() ==
+  CHECK(build_vit("{variant: mu/8, rep_size: 24}", 0)->forward(image, pass).sizes() ==
         at::IntArrayRef({2, 24}));
-  CHECK(build("{variant: mu/8, pool_type: none}")->forward(image, pass).sizes() ==
+  CHECK(build_vit("{variant: mu/8, pool_type: none}")->forward(image, pass).sizes() ==
         at::IntArrayRef({2, 16, 10}));
 }
 
@@ -105,7 +100,7 @@ TEST_CASE("vit: features have the reference's names, and are computed on demand"
     Features features;
     Pass pass;
     pass.features = &features;
-    build(yaml)->forward(at::zeros({1, 32, 32, 3}), pass);
+    build_vit(yaml)->forward(at::zeros({1, 32, 32, 3}), pass);
     std::string all;
     for (const auto& [name, value] : features) all += name + ' ';
     return all;
@@ -136,7 +131,7 @@ int tanh_calls(const std::vector<std::string>& wanted) {
   Pass pass;
   pass.features = &features;
   pass.wanted = &wanted;
-  build("{variant: mu/8, rep_size: true}")->forward(at::zeros({1, 32, 32, 3}), pass);
+  build_vit("{variant: mu/8, rep_size: true}")->forward(at::zeros({1, 32, 32, 3}), pass);
   at::removeCallback(handle);
   CHECK(features.size() == wanted.size());
   return calls;
@@ -150,7 +145,7 @@ TEST_CASE("vit: the head runs on every token only if that is requested") {
 }
 
 TEST_CASE("vit: dropout acts in training only and repeats with the step") {
-  auto model = build("{variant: mu/8, dropout: 0.5, head_zeroinit: false}");
+  auto model = build_vit("{variant: mu/8, dropout: 0.5, head_zeroinit: false}");
   init_parameters(*model, 1, std::nullopt);
   const at::Tensor image = at::ones({2, 32, 32, 3});
   const auto logits = [&](bool train, int64_t step) {
@@ -203,8 +198,8 @@ TEST_CASE("vit: remat_policy changes no value and no gradient") {
 }
 
 TEST_CASE("vit: scan's stacked parameters give what separate blocks give") {
-  auto blocks = build("{variant: mu/8, depth: 3, head_zeroinit: false}");
-  auto scan = build("{variant: mu/8, depth: 3, head_zeroinit: false, scan: true}");
+  auto blocks = build_vit("{variant: mu/8, depth: 3, head_zeroinit: false}");
+  auto scan = build_vit("{variant: mu/8, depth: 3, head_zeroinit: false, scan: true}");
   init_parameters(*scan, 1, std::nullopt);
   const auto stacked = named_parameters(*scan);
   const std::map<std::string, at::Tensor> all(stacked.begin(), stacked.end());
@@ -271,7 +266,7 @@ TEST_CASE("vit: pixels that fill no patch are named") {
 
 TEST_CASE("vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
-    return error_of([&] { build(yaml); });
+    return error_of([&] { build_vit(yaml); });
   };
   CHECK(error("variant: Q/16") ==
         "m.yaml:1:10: error: variant: unknown variant 'Q'; known: mu, Ti, S, M, B, L, So400m, H, "

@@ -23,8 +23,6 @@
 namespace bv::test {
 namespace {
 
-using namespace test;
-
 constexpr int kSteps = 5;
 struct Case {
   std::string name, optax;

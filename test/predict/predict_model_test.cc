@@ -12,7 +12,7 @@
 namespace bv::test {
 namespace {
 
-ModelCard example() {
+ModelCard example_card() {
   ModelCard card;
   card.version = "1.2";
   card.model_name = "cnn";
@@ -41,13 +41,13 @@ struct WeightsFile {
 
 TEST_CASE("a card is the config of its model") {
   const WeightsFile f;
-  f.put(to_metadata(example()));
+  f.put(to_metadata(example_card()));
   const PredictModel model = f.open();
   CHECK(model.config.get<std::string>("model_name") == "cnn");
   CHECK(model.config.section("model").get<std::vector<int64_t>>("widths") ==
         std::vector<int64_t>{4});
   CHECK(model.config.get<int64_t>("num_classes") == 2);
-  CHECK(model.class_names == example().class_names);
+  CHECK(model.class_names == example_card().class_names);
   const auto precision = [](const PredictModel& each) {
     return precision_as_trained(each.config, each.precision, c10::kCPU);
   };
@@ -59,7 +59,7 @@ TEST_CASE("a card is the config of its model") {
 
 TEST_CASE("a key that predict does not read is refused") {
   const WeightsFile f;
-  f.put(to_metadata(example()));
+  f.put(to_metadata(example_card()));
   const auto set = [&](const std::string& key, const PredictFrom& from) {
     PredictFrom with = from;
     with.overrides = {{key, "1", "--set"}};
@@ -86,7 +86,7 @@ TEST_CASE("a key that predict does not read is refused") {
 
 TEST_CASE("a config replaces the model of a card, and mends a bad card") {
   const WeightsFile f;
-  Metadata bad = to_metadata(example());
+  Metadata bad = to_metadata(example_card());
   bad.erase("bvtrain.loss");
   f.put(bad);
   CHECK(error_of([&] {
@@ -94,16 +94,16 @@ TEST_CASE("a config replaces the model of a card, and mends a bad card") {
         }).starts_with(f.file + ": error: its metadata has no 'bvtrain.loss'; "));
   const std::string config = f.folder.write("c.yaml", "model_name: vit\nnum_classes: 2\n");
   CHECK(f.open(config).class_names.empty());
-  f.put(to_metadata(example()));
+  f.put(to_metadata(example_card()));
   const PredictModel model = f.open(config);
   CHECK(model.config.get<std::string>("model_name") == "vit");
-  CHECK(model.class_names == example().class_names);
+  CHECK(model.class_names == example_card().class_names);
   CHECK(precision_as_trained(model.config, model.precision, c10::kCPU) == Precision::bf16);
 }
 
 TEST_CASE("num_classes: auto is that of the weights") {
   const WeightsFile f;
-  f.put(to_metadata(example()));
+  f.put(to_metadata(example_card()));
   const std::string yaml = "model_name: cnn\nnum_classes: auto\n";
   const std::string config = f.folder.write("c.yaml", yaml);
   CHECK(f.open(config).config.get<int64_t>("num_classes") == 2);
@@ -126,7 +126,7 @@ TEST_CASE("num_classes: auto is that of the weights") {
 TEST_CASE("a flexi_vit that was written as timm's plain vit is refused") {
   const WeightsFile f;
   for (const std::string name : {"flexi_vit", "proj.flexi.vit"}) {
-    ModelCard card = example();
+    ModelCard card = example_card();
     card.model_name = name;
     Metadata metadata = to_metadata(card);
     f.put(metadata);

@@ -14,7 +14,7 @@ namespace {
 
 // Two readable images and an unreadable one between them. The class probabilities are exactly 0,
 // 1/2, 1 and 1, 1/2, 0.
-PredictedBatch example() {
+PredictedBatch example_batch() {
   PredictedBatch batch;
   batch.rows = {{.name = "a.jpg"}, {.name = "b,\"c\".jpg", .error = "too short"}, {.name = "d"}};
   batch.arrays["logits"] = at::tensor({-200.F, 0.F, 20.F, 20.F, 0.F, -200.F}).reshape({2, 3});
@@ -27,7 +27,7 @@ RightLabel right(std::vector<int64_t> classes) { return {.classes = std::move(cl
 
 // Only images that could not be read.
 PredictedBatch unread() {
-  PredictedBatch batch = example();
+  PredictedBatch batch = example_batch();
   batch.rows = {{.name = "e", .error = "bad"}};
   batch.arrays.clear();
   return batch;
@@ -42,20 +42,20 @@ std::string whole(PredictionText& text, const std::vector<PredictedBatch>& batch
 }  // namespace
 
 TEST_CASE("predictions as JSON lines") {
-  CHECK(whole(*json_lines(2), {unread(), example()}) ==
+  CHECK(whole(*json_lines(2), {unread(), example_batch()}) ==
         R"({"file":"e","error":"bad"}
 {"file":"a.jpg","top":[{"index":2,"class":"ox","probability":1.0},{"index":1,"class":"dog, wet","probability":0.5}]}
 {"file":"b,\"c\".jpg","error":"too short"}
 {"file":"d","top":[{"index":0,"class":"cat","probability":1.0},{"index":1,"class":"dog, wet","probability":0.5}]}
 )");
-  PredictedBatch labelled = example();
+  PredictedBatch labelled = example_batch();
   labelled.labelled = true;
   labelled.rows[0].label = right({1});
   labelled.rows[0].name = "\xe4";  // not UTF-8
   CHECK(json_lines(1)->add(labelled).starts_with(
       "{\"file\":\"\xef\xbf\xbd\",\"label\":{\"index\":1,\"class\":\"dog, wet\"},\"top\":[{"));
   // JSON has no NaN or infinity, but a diverged model may predict them.
-  PredictedBatch diverged = example();
+  PredictedBatch diverged = example_batch();
   diverged.numbers = true;
   diverged.rows = {{.name = "a"}};
   diverged.arrays["logits"] = at::tensor({std::nanf(""), -INFINITY, 0.5F}).reshape({1, 3});
@@ -68,7 +68,7 @@ TEST_CASE("predictions as JSON lines") {
 }
 
 TEST_CASE("logits order the classes, even if their probabilities round to the same number") {
-  PredictedBatch batch = example();
+  PredictedBatch batch = example_batch();
   batch.rows = {{.name = "a"}};
   batch.arrays["logits"] = at::tensor({20.F, 40.F, 30.F}).reshape({1, 3});
   CHECK(json_lines(3)->add(batch) ==
@@ -81,14 +81,14 @@ TEST_CASE("logits order the classes, even if their probabilities round to the sa
 }
 
 TEST_CASE("predictions as CSV") {
-  CHECK(whole(*csv(2), {unread(), example(), unread()}) ==
+  CHECK(whole(*csv(2), {unread(), example_batch(), unread()}) ==
         "file,class_1,name_1,probability_1,class_2,name_2,probability_2,error\n"
         "e,,,,,,,bad\n"
         "a.jpg,2,ox,1,1,\"dog, wet\",0.5,\n"
         "\"b,\"\"c\"\".jpg\",,,,,,,too short\n"
         "d,0,cat,1,1,\"dog, wet\",0.5,\n"
         "e,,,,,,,bad\n");
-  PredictedBatch labelled = example();
+  PredictedBatch labelled = example_batch();
   labelled.labelled = true;
   labelled.rows[0].label = right({1});
   labelled.rows[2].label = right({7});  // not a class of the model
@@ -99,16 +99,17 @@ TEST_CASE("predictions as CSV") {
         "\"b,\"\"c\"\".jpg\",,,,,,too short\n"
         "d,7,,0,,1,\n");
   // There are no more columns than classes.
-  CHECK(
-      csv(9)->add(example()).starts_with("file,class_1,name_1,probability_1,class_2,name_2,"
-                                         "probability_2,class_3,name_3,probability_3,error\n"));
+  CHECK(csv(9)
+            ->add(example_batch())
+            .starts_with("file,class_1,name_1,probability_1,class_2,name_2,"
+                         "probability_2,class_3,name_3,probability_3,error\n"));
 }
 
 TEST_CASE("predictions as a table") {
-  CHECK(whole(*prediction_table(1), {example(), unread()}) ==
+  CHECK(whole(*prediction_table(1), {example_batch(), unread()}) ==
         "a.jpg   predicted 2 ox    1.000\n"
         "d       predicted 0 cat   1.000\n");
-  PredictedBatch labelled = example();
+  PredictedBatch labelled = example_batch();
   labelled.labelled = true;
   labelled.rows[0].label = right({2});
   labelled.rows[2].label = right({1});
@@ -117,14 +118,14 @@ TEST_CASE("predictions as a table") {
         "d       label 1 dog, wet   predicted 0 cat        1.000   1 dog, wet   0.500\n"
         "1 of 2 are right\n");
   // Text from files cannot control the terminal.
-  PredictedBatch hostile = example();
+  PredictedBatch hostile = example_batch();
   hostile.rows[0].name = "\x1b[2J";
   hostile.class_names[2] = "\n";
   CHECK(whole(*prediction_table(1), {hostile}).starts_with("\\x1b[2J   predicted 2 \\n"));
 }
 
 TEST_CASE("predictions of numbers: all of them, in their order") {
-  PredictedBatch batch = example();
+  PredictedBatch batch = example_batch();
   batch.numbers = true;
   batch.class_names.clear();
   batch.arrays["logits"] = at::tensor({3.5F, -2.F, 0.25F, 1e6F}).reshape({2, 2});
@@ -145,7 +146,7 @@ TEST_CASE("predictions of numbers: all of them, in their order") {
 }
 
 TEST_CASE("predictions of numbers stand next to the right values") {
-  PredictedBatch batch = example();
+  PredictedBatch batch = example_batch();
   batch.numbers = batch.labelled = true;
   batch.arrays["logits"] = at::tensor({3.5F, -2.F, 0.25F, 1e6F}).reshape({2, 2});
   batch.rows[0].label = RightLabel{.values = {3.25F, -1.F}};
@@ -169,7 +170,7 @@ TEST_CASE("predictions of numbers stand next to the right values") {
 }
 
 TEST_CASE("several classes of an image stand next to those that are predicted") {
-  PredictedBatch batch = example();
+  PredictedBatch batch = example_batch();
   batch.multilabel = batch.labelled = true;
   batch.rows[0].label = right({1, 2});
   batch.rows[2].label = right({0});
@@ -209,7 +210,7 @@ TEST_CASE("several classes of an image stand next to those that are predicted") 
 TEST_CASE(
     "each of several right classes is a right prediction, and an image without one is not "
     "counted") {
-  PredictedBatch batch = example();
+  PredictedBatch batch = example_batch();
   batch.labelled = true;
   batch.rows[0].label = right({0, 2});
   batch.rows[2].label = right({});
@@ -222,7 +223,7 @@ TEST_CASE(
 }
 
 TEST_CASE("classes need logits of two dimensions") {
-  PredictedBatch batch = example();
+  PredictedBatch batch = example_batch();
   batch.arrays["logits"] = at::zeros({2, 3, 3});
   CHECK(error_of([&] { csv(1)->add(batch); }) ==
         "--output: error: classes need logits (n, classes); write the outputs to an *.npz");

@@ -27,7 +27,7 @@ uint32_t noise(uint32_t& state) {
   return state >> 16;
 }
 
-EvalDetails details_of(const std::string& name, size_t classes, int64_t side, bool long_names) {
+EvalDetails random_details(const std::string& name, size_t classes, int64_t side, bool long_names) {
   EvalDetails details;
   details.evaluator = name;
   details.step = 123456;
@@ -88,7 +88,7 @@ Report usual_report(const History& history) {
   report.config_yaml = "seed: 0\nnum_classes: 10\nname: " + std::string(200, 'x') + "\n";
   report.steps_per_epoch = 23;
   report.history = &history;
-  report.details["test"] = details_of("test", 10, 8, false);
+  report.details["test"] = random_details("test", 10, 8, false);
   report.facts = {{"Command", "bvtrain --config c.yaml --workdir " + std::string(120, 'y')},
                   {"Host", "node7"}};
   report.notes = {{"Skipped files", "train/a.jpg\ntrain/b.jpg"}};
@@ -126,7 +126,7 @@ Report largest_report(const History& history) {
   report.history = &history;
   for (int e = 0; e < 40; ++e) {
     const std::string name = fmt::format("evaluator-with-a-long-name-{}", e);
-    report.details[name] = details_of(name, e == 0 ? 1000 : 30, e < 3 ? 128 : 32, e % 2 == 1);
+    report.details[name] = random_details(name, e == 0 ? 1000 : 30, e < 3 ? 128 : 32, e % 2 == 1);
     report.details[name].calibration.assign(10000, {10, 0.5, 0.5});
   }
   for (int i = 0; i < 300; ++i) {

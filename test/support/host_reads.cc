@@ -20,7 +20,7 @@ bool waits(const at::Tensor& from, const at::Tensor& to) {
   return to.is_cpu() || (from.is_cpu() && !from.is_pinned());
 }
 
-std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& call) {
+std::unique_ptr<at::ObserverContext> count_host_read(const at::RecordFunction& call) {
   const std::string_view name = call.name();
   bool seen = name == "aten::item" || name == "aten::_local_scalar_dense" ||
               name == "aten::is_nonzero" || name == "aten::equal" || name == "aten::nonzero";
@@ -38,8 +38,9 @@ std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& call) {
 
 HostReads::HostReads() {
   g_count = 0;
-  handle_ = at::addGlobalCallback(
-      at::RecordFunctionCallback(see).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  handle_ = at::addGlobalCallback(at::RecordFunctionCallback(count_host_read)
+                                      .needsInputs(true)
+                                      .scopes({at::RecordScope::FUNCTION}));
 }
 
 HostReads::~HostReads() { at::removeCallback(handle_); }

@@ -20,10 +20,10 @@ namespace bv::test {
 
 struct WrongConfig {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> environment, sets;
-  std::vector<std::string> without;
-  std::string text;      // the config
-  std::string expected;  // lines, joined by '\n'
+  std::vector<std::pair<std::string, std::string>> environment = {}, sets = {};
+  std::vector<std::string> without = {};
+  std::string text = {};      // the config
+  std::string expected = {};  // lines, joined by '\n'
 };
 
 std::vector<WrongConfig> read_wrong_configs(const std::string& file);

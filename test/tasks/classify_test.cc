@@ -30,20 +30,21 @@ class ScaleModel : public Model {
   at::Tensor weight_;
 };
 
-std::unique_ptr<Task> make(double smoothing = 0, const std::string& loss = "softmax_xent") {
+std::unique_ptr<Task> make_classify(double smoothing = 0,
+                                    const std::string& loss = "softmax_xent") {
   return Task::Registry::make("classify", Config(), {},
                               {.loss_name = loss, .label_smoothing = smoothing});
 }
 
-Batch batch() {
+Batch classify_batch() {
   return {{"image", at::arange(6, at::kFloat).reshape({2, 1, 1, 3})},
           {"labels", at::tensor({0.0F, 1.0F, 0.0F, 1.0F, 0.0F, 0.0F}).reshape({2, 3})}};
 }
 
-std::string refusal(const Batch& batch) {
+std::string batch_refusal(const Batch& batch) {
   ScaleModel model;
   Pass pass;
-  return error_of([&] { make()->loss(model, batch, pass); });
+  return error_of([&] { make_classify()->loss(model, batch, pass); });
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ TEST_CASE("the registered tasks") {
 TEST_CASE("the loss is the mean over the batch and has a gradient") {
   ScaleModel model;
   Pass pass;
-  const at::Tensor loss = make()->loss(model, batch(), pass);
+  const at::Tensor loss = make_classify()->loss(model, classify_batch(), pass);
   const at::Tensor log_p = at::log_softmax(at::arange(3, at::kFloat), 0);
   CHECK(loss.dim() == 0);
   CHECK(loss.item<float>() == Approx(-(log_p[1] + log_p[0]).item<float>() / 2));
@@ -66,16 +67,16 @@ TEST_CASE("the loss is the mean over the batch and has a gradient") {
 TEST_CASE("smoothed labels: y (1 - ls) + ls / C, in training only") {
   ScaleModel model;
   Pass pass;
-  Batch smoothed = batch();
-  smoothed["labels"] = batch().at("labels") * 0.7 + 0.1;
-  CHECK(make(0.3)->loss(model, batch(), pass).item<float>() ==
-        Approx(make()->loss(model, smoothed, pass).item<float>()));
-  CHECK(make(0.3)->loss(model, batch(), pass).item<float>() !=
-        Approx(make()->loss(model, batch(), pass).item<float>()));
-  CHECK(make(0.3)
-            ->predict("loss", model, batch(), pass)
+  Batch smoothed = classify_batch();
+  smoothed["labels"] = classify_batch().at("labels") * 0.7 + 0.1;
+  CHECK(make_classify(0.3)->loss(model, classify_batch(), pass).item<float>() ==
+        Approx(make_classify()->loss(model, smoothed, pass).item<float>()));
+  CHECK(make_classify(0.3)->loss(model, classify_batch(), pass).item<float>() !=
+        Approx(make_classify()->loss(model, classify_batch(), pass).item<float>()));
+  CHECK(make_classify(0.3)
+            ->predict("loss", model, classify_batch(), pass)
             .at("loss")
-            .equal(make()->predict("loss", model, batch(), pass).at("loss")));
+            .equal(make_classify()->predict("loss", model, classify_batch(), pass).at("loss")));
 }
 
 TEST_CASE("predictions") {
@@ -83,43 +84,45 @@ TEST_CASE("predictions") {
   Features features;
   Pass pass;
   pass.features = &features;
-  const auto task = make(0, "sigmoid_xent");
+  const auto task = make_classify(0, "sigmoid_xent");
   for (const PredictionFunction& function : task->predictions()) {
-    const Outputs given = task->predict(function.name, model, batch(), pass);
+    const Outputs given = task->predict(function.name, model, classify_batch(), pass);
     CHECK(given.size() == 1);
     CHECK(given.contains(function.output));
   }
   features.clear();
-  const Outputs outputs = task->predict("predict", model, batch(), pass);
+  const Outputs outputs = task->predict("predict", model, classify_batch(), pass);
   CHECK(outputs.at("logits").sizes() == at::IntArrayRef{2, 3});
   CHECK(features.contains("logits"));
-  CHECK(task->predict("predict", model, {{"image", batch().at("image")}}, pass).size() == 1);
-  const at::Tensor each = task->predict("loss", model, batch(), pass).at("loss");
+  CHECK(task->predict("predict", model, {{"image", classify_batch().at("image")}}, pass).size() ==
+        1);
+  const at::Tensor each = task->predict("loss", model, classify_batch(), pass).at("loss");
   CHECK(each.sizes() == at::IntArrayRef{2});
-  CHECK(each.mean().item<float>() == Approx(task->loss(model, batch(), pass).item<float>()));
+  CHECK(each.mean().item<float>() ==
+        Approx(task->loss(model, classify_batch(), pass).item<float>()));
 }
 
 TEST_CASE("batches from a wrong pp string are refused") {
-  Batch no_labels = batch();
+  Batch no_labels = classify_batch();
   no_labels.erase("labels");
   no_labels["label"] = at::zeros({2}, at::kLong);
-  CHECK(refusal(no_labels) ==
+  CHECK(batch_refusal(no_labels) ==
         "[classify] a batch has no 'labels', only image, label; make them with onehot(C, "
         "key=\"label\", key_result=\"labels\") and name them in keep(\"image\", \"labels\")");
-  CHECK(refusal({{"labels", at::ones({2, 3})}}) ==
+  CHECK(batch_refusal({{"labels", at::ones({2, 3})}}) ==
         "[classify] a batch has no 'image', only labels; name it in keep(\"image\", ...)");
-  Batch ids = batch();
+  Batch ids = classify_batch();
   ids["labels"] = at::zeros({2}, at::kLong);
-  CHECK(refusal(ids) ==
+  CHECK(batch_refusal(ids) ==
         "[classify] 'labels' must be float32 (n, 3), got int64 (2); make them with onehot(3, "
         "key=\"label\", key_result=\"labels\")");
   ids["labels"] = at::zeros({2, 3}, at::kLong);
-  CHECK(refusal(ids) ==
+  CHECK(batch_refusal(ids) ==
         "[classify] 'labels' must be float32 (n, 3), got int64 (2, 3); if they are 0 or 1 for each "
         "class, value_range(0, 1, 0, 1, key=\"labels\") does that");
-  Batch wide = batch();
+  Batch wide = classify_batch();
   wide["labels"] = at::ones({2, 4});
-  CHECK(refusal(wide) ==
+  CHECK(batch_refusal(wide) ==
         "[classify] 'labels' are (2, 4) but the model's logits are (2, 3); is num_classes the "
         "number that onehot(...) has?");
 }

@@ -10,7 +10,7 @@
 namespace bv::test {
 namespace {
 
-std::string refusal(const std::string& loss) {
+std::string loss_refusal(const std::string& loss) {
   return error_of([&] {
     Task::Registry::make("classify", Config(), Place(),
                          {.loss_name = loss, .loss_place = {"c.yaml", 3, 7}});
@@ -31,7 +31,7 @@ TEST_CASE("a loss that one file registers is known everywhere") {
   const Config config = parse_config("loss: only_here\n", "c.yaml");
   CHECK(read_loss(config) == "only_here");
   CHECK(problem_count(config) == 0);
-  CHECK(refusal("only_here").empty());
+  CHECK(loss_refusal("only_here").empty());
 }
 
 TEST_CASE("the key loss names a registered loss or one of the task regress") {
@@ -51,18 +51,18 @@ TEST_CASE("the key loss names a registered loss or one of the task regress") {
 }
 
 TEST_CASE("a loss whose inputs no task supplies is refused by name, with the reason") {
-  CHECK(refusal("weighted_softmax_xent") ==
+  CHECK(loss_refusal("weighted_softmax_xent") ==
         "c.yaml:3:7: error: loss 'weighted_softmax_xent': it needs class numbers and weights of "
         "every token of a sequence, which no task supplies; for images of classes use softmax_xent "
         "or sigmoid_xent");
-  CHECK(refusal("bidirectional_contrastive_loss") ==
+  CHECK(loss_refusal("bidirectional_contrastive_loss") ==
         "c.yaml:3:7: error: loss 'bidirectional_contrastive_loss': it needs embeddings of images "
         "and of texts, which no task supplies; for images of classes use softmax_xent or "
         "sigmoid_xent");
-  CHECK(refusal("softmax_xnt") ==
+  CHECK(loss_refusal("softmax_xnt") ==
         "c.yaml:3:7: error: unknown loss 'softmax_xnt' (did you mean 'softmax_xent'?); known: "
         "only_here, sigmoid_xent, softmax_xent");
-  CHECK(refusal("softmax_xent").empty());
+  CHECK(loss_refusal("softmax_xent").empty());
 }
 
 }  // namespace

@@ -30,14 +30,14 @@ class LinearModel : public Model {
   at::Tensor weight_;
 };
 
-std::unique_ptr<Task> make(const std::string& kw = "{}",
-                           const TaskEnv& env = {.loss_name = "mse"}) {
+std::unique_ptr<Task> make_regress(const std::string& kw = "{}",
+                                   const TaskEnv& env = {.loss_name = "mse"}) {
   return from_yaml(
       kw, [&](const Config& config) { return Task::Registry::make("regress", config, {}, env); });
 }
 
 // Two examples of two targets.
-Batch batch() {
+Batch regress_batch() {
   return {{"image", at::tensor({0.F, 1.F, 2.F, 3.F}).reshape({2, 1, 1, 2})},
           {"labels", at::tensor({10.F, 500.F, 14.F, 900.F}).reshape({2, 2})}};
 }
@@ -54,7 +54,7 @@ LabelledExamples examples_of(const at::Tensor& labels) {
 std::string refusal_to_fit(const LabelledExamples& examples, int64_t targets = 2,
                            Exit code = Exit::usage) {
   LinearModel model;
-  const auto task = make();
+  const auto task = make_regress();
   task->add_buffers(model, targets);
   return error_of([&] { task->fit(model, examples, examples.computed(0)); }, code);
 }
@@ -65,20 +65,23 @@ TEST_CASE("without a scale the losses are torch's") {
   LinearModel model;
   Pass pass;
   const at::Tensor outputs = at::arange(4, at::kFloat).reshape({2, 2});
-  const at::Tensor error = outputs - batch().at("labels");
+  const at::Tensor error = outputs - regress_batch().at("labels");
   const std::string raw = "{normalize_targets: false}";
-  CHECK(make(raw)->loss(model, batch(), pass).item<float>() ==
+  CHECK(make_regress(raw)->loss(model, regress_batch(), pass).item<float>() ==
         Approx(error.square().mean().item<float>()));
-  CHECK(make(raw, {.loss_name = "l1"})->loss(model, batch(), pass).item<float>() ==
+  CHECK(make_regress(raw, {.loss_name = "l1"})->loss(model, regress_batch(), pass).item<float>() ==
         Approx(error.abs().mean().item<float>()));
-  CHECK(make("{normalize_targets: false, delta: 100}", {.loss_name = "huber"})
-            ->loss(model, batch(), pass)
+  CHECK(make_regress("{normalize_targets: false, delta: 100}", {.loss_name = "huber"})
+            ->loss(model, regress_batch(), pass)
             .item<float>() ==
-        Approx(
-            at::huber_loss(outputs, batch().at("labels"), at::Reduction::Mean, 100).item<float>()));
-  CHECK(make(raw)->predict("predict", model, batch(), pass).at("logits").equal(outputs));
+        Approx(at::huber_loss(outputs, regress_batch().at("labels"), at::Reduction::Mean, 100)
+                   .item<float>()));
+  CHECK(make_regress(raw)
+            ->predict("predict", model, regress_batch(), pass)
+            .at("logits")
+            .equal(outputs));
   CHECK(model.buffers().empty());
-  const at::Tensor loss = make(raw)->loss(model, batch(), pass);
+  const at::Tensor loss = make_regress(raw)->loss(model, regress_batch(), pass);
   loss.backward();
   CHECK(named_parameters(model)[0].second.grad().defined());
 }
@@ -86,27 +89,29 @@ TEST_CASE("without a scale the losses are torch's") {
 TEST_CASE("the scale is the mean and the population's standard deviation of all examples") {
   LinearModel model;
   Pass pass;
-  const auto task = make();
+  const auto task = make_regress();
   task->add_buffers(model, 2);
-  const at::Tensor labels = batch().at("labels");
+  const at::Tensor labels = regress_batch().at("labels");
   task->fit(model, examples_of(labels), {{"labels", labels[0]}});
   const auto scale = target_scale(model);
   REQUIRE(scale.has_value());
   CHECK(scale->mean.equal(at::tensor({12.F, 700.F})));
   CHECK(scale->std.equal(at::tensor({2.F, 200.F})));
   // Targets are (-1, -1) and (1, 1); outputs (0, 1) and (2, 3).
-  CHECK(task->loss(model, batch(), pass).item<float>() == Approx((1 + 4 + 1 + 4) / 4.));
-  CHECK(task->predict("loss", model, batch(), pass).at("loss").equal(at::tensor({2.5F, 2.5F})));
-  CHECK(task->predict("predict", model, batch(), pass)
+  CHECK(task->loss(model, regress_batch(), pass).item<float>() == Approx((1 + 4 + 1 + 4) / 4.));
+  CHECK(task->predict("loss", model, regress_batch(), pass)
+            .at("loss")
+            .equal(at::tensor({2.5F, 2.5F})));
+  CHECK(task->predict("predict", model, regress_batch(), pass)
             .at("logits")
             .equal(at::tensor({12.F, 900.F, 16.F, 1300.F}).reshape({2, 2})));
 }
 
 TEST_CASE("a preprocessing that changes the labels changes the scale") {
   LinearModel model;
-  const auto task = make();
+  const auto task = make_regress();
   task->add_buffers(model, 2);
-  LabelledExamples examples = examples_of(batch().at("labels"));
+  LabelledExamples examples = examples_of(regress_batch().at("labels"));
   examples.computed = [raw = examples.raw](int64_t i) {
     return Example{{"labels", raw(i).at("labels") * 3}};
   };
@@ -136,7 +141,7 @@ TEST_CASE("targets without a spread, or that are no numbers, are named") {
   CHECK(refusal_to_fit(examples_of(bad)) == "row 1: error: target 1 of 'labels' is nan");
   CHECK(refusal_to_fit(examples_of(bad), 3) ==
         "row 0: error: 'labels' has 2 numbers, but num_classes is 3");
-  LabelledExamples lacking = examples_of(batch().at("labels"));
+  LabelledExamples lacking = examples_of(regress_batch().at("labels"));
   lacking.computed = [raw = lacking.raw](int64_t i) { return i == 1 ? Example() : raw(i); };
   CHECK(refusal_to_fit(lacking) == "row 1: error: has no 'labels', unlike other examples");
 }
@@ -156,15 +161,16 @@ TEST_CASE("whole numbers are targets unless they are numbers of named classes") 
   LinearModel model;
   const Batch whole = {{"image", at::tensor({2.F, 5.F}).reshape({2, 1, 1, 1})},
                        {"label", at::tensor({1, 1}, at::kLong)}};
-  CHECK(make("{normalize_targets: false}")->loss(model, whole, pass).item<float>() ==
+  CHECK(make_regress("{normalize_targets: false}")->loss(model, whole, pass).item<float>() ==
         Approx((1 + 16) / 2.));
   TaskEnv env = {.loss_name = "mse", .class_names = {"cat", "dog"}};
   CHECK(
-      error_of([&] { make("{normalize_targets: false}", env)->loss(model, whole, pass); }) ==
+      error_of(
+          [&] { make_regress("{normalize_targets: false}", env)->loss(model, whole, pass); }) ==
       "[regress] 'label' is int64: the numbers of classes, which the training data names; use "
       "task: classify, or numbers to predict (csv: label: [COLUMN], image_folder: label: number)");
   env.label_feature = "age";  // the names are those of `label`
-  CHECK(make("{normalize_targets: false}", env)->loss(model, whole, pass).defined());
+  CHECK(make_regress("{normalize_targets: false}", env)->loss(model, whole, pass).defined());
 }
 
 TEST_CASE("one number per example may be called label") {
@@ -172,7 +178,7 @@ TEST_CASE("one number per example may be called label") {
   Pass pass;
   const Batch one = {{"image", at::tensor({2.F, 5.F}).reshape({2, 1, 1, 1})},
                      {"label", at::tensor({1.F, 1.F})}};
-  CHECK(make("{normalize_targets: false}")->loss(model, one, pass).item<float>() ==
+  CHECK(make_regress("{normalize_targets: false}")->loss(model, one, pass).item<float>() ==
         Approx((1 + 16) / 2.));
 }
 
@@ -180,21 +186,21 @@ TEST_CASE("regress refuses batches and keys that do not fit") {
   const auto refusal = [](const Batch& batch) {
     LinearModel model;
     Pass pass;
-    return error_of([&] { make("{normalize_targets: false}")->loss(model, batch, pass); });
+    return error_of([&] { make_regress("{normalize_targets: false}")->loss(model, batch, pass); });
   };
-  Batch wide = batch();
+  Batch wide = regress_batch();
   wide["labels"] = at::zeros({2, 3});
   CHECK(refusal(wide) ==
         "[regress] 'labels' are (2, 3) but the model's outputs are (2, 2); num_classes is the "
         "number of targets");
-  CHECK(refusal({{"image", batch().at("image")}}) ==
+  CHECK(refusal({{"image", regress_batch().at("image")}}) ==
         "[regress] a batch has no 'labels' and no 'label', only image; name one in "
         "keep(\"image\", ...)");
-  CHECK(error_of([] { make("{}", {.loss_name = "softmax_xent"}); }) ==
+  CHECK(error_of([] { make_regress("{}", {.loss_name = "softmax_xent"}); }) ==
         "error: loss 'softmax_xent' does not compare numbers; task: regress has mse, l1 and huber");
-  CHECK_THAT(error_of([] { make("{delta: 2}"); }),
+  CHECK_THAT(error_of([] { make_regress("{delta: 2}"); }),
              Catch::EndsWith("delta: has no effect with loss: mse"));
-  CHECK_THAT(error_of([] { make("{delta: 0}", {.loss_name = "huber"}); }),
+  CHECK_THAT(error_of([] { make_regress("{delta: 0}", {.loss_name = "huber"}); }),
              Catch::Contains("delta: must be positive, got 0"));
 }
 

@@ -8,7 +8,7 @@
 namespace bv::test {
 namespace {
 
-const std::string kKeys =
+const std::string kAccumulationKeys =
     "optax_name: scale_by_adam, lr: 0.01, wd: 0.001, grad_clip_norm: 0.3, mixup: {p: 0.2}, ema: "
     "{decay: 0.5}";
 
@@ -50,12 +50,13 @@ Read read(const Model& model, int64_t batch_size, int64_t asked, Ranks ranks) {
 
 // The masks of dropout and the pairs of mixup do not depend on the micro-batches.
 TEST_CASE("a batch in micro-batches gives the losses, gradients and weights of the whole batch") {
-  TinyRun whole("{" + kKeys + "}", /*dropout=*/0.3);
+  TinyRun whole("{" + kAccumulationKeys + "}", /*dropout=*/0.3);
   whole.run(1, 10);
   const NamedTensors expected = whole.step->state();
   for (const int micro_batches : {1, 2, 4, 8}) {
     INFO(micro_batches << " micro-batches");
-    TinyRun run("{" + kKeys + fmt::format(", grad_accum_steps: {}}}", micro_batches), 0.3);
+    TinyRun run("{" + kAccumulationKeys + fmt::format(", grad_accum_steps: {}}}", micro_batches),
+                0.3);
     run.run(1, 10);
     const auto values = run.step->measurements(10), wanted = whole.step->measurements(10);
     REQUIRE(values.size() == wanted.size());

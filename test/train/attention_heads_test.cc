@@ -24,7 +24,7 @@ std::unique_ptr<Model> vit(const std::string& yaml) {
   return model;
 }
 
-NamedTensors weights_of(const Model& model) {
+NamedTensors vit_parameters(const Model& model) {
   NamedTensors all;
   for (const auto& [name, value] : named_parameters(model)) all[name] = value.detach();
   return all;
@@ -36,7 +36,7 @@ TEST_CASE("timm's weights are not read with another number of heads than they re
   const TempFolder folder;
   const std::string path = folder / "t.safetensors";
   const auto two = vit("{variant: mu/8}"), four = vit("{variant: mu/8, num_heads: 4}");
-  const NamedTensors timm = to_timm(weights_of(*two));
+  const NamedTensors timm = to_timm(vit_parameters(*two));
 
   const Metadata about = {{"timm", R"({"num_heads": 2})"}};
   write_safetensors(path, timm, about);
@@ -59,7 +59,7 @@ TEST_CASE("timm's weights are not read with another number of heads than they re
   }
 
   // The arrays of big_vision show their number.
-  write_safetensors(path, weights_of(*four));
+  write_safetensors(path, vit_parameters(*four));
   CHECK_FALSE(contains(logged([&] { plan_weights(path, *four, {}); }), "attention heads"));
 }
 

@@ -16,11 +16,9 @@
 namespace bv::test {
 namespace {
 
-using Lines = std::vector<std::string>;
-
 // Returns a run that trains on one part of a source, and evaluates on another.
-Config config_of(const std::string& train, const std::string& val,
-                 const std::string& num_classes = "auto", int total_steps = 4) {
+Config classes_config(const std::string& train, const std::string& val,
+                      const std::string& num_classes = "auto", int total_steps = 4) {
   const std::string pp =
       "decode|value_range(-1, 1)|onehot(num_classes, key='label', key_result='labels')|"
       "keep('image', 'labels')";
@@ -42,9 +40,9 @@ Config config_of(const std::string& train, const std::string& val,
 }
 
 // Returns the warnings about the evaluator's data.
-Lines warnings_of(const Config& config) {
+std::vector<std::string> val_data_warnings(const Config& config) {
   const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
-  Lines lines = warnings(recipe.config);
+  std::vector<std::string> lines = warnings(recipe.config);
   std::erase_if(lines, [](const std::string& line) { return !contains(line, "evals.val.data"); });
   return lines;
 }
@@ -75,7 +73,7 @@ Config mixture_of(const std::string& npz, const std::string& folder) {
 TEST_CASE("the classes of generated data cannot be counted") {
   const std::string digits = "{name: digits, split: train}";
   CHECK(error_of([&] {
-          const Recipe recipe(config_of(digits, digits), /*synthetic=*/true, /*meta=*/true);
+          const Recipe recipe(classes_config(digits, digits), /*synthetic=*/true, /*meta=*/true);
         }) ==
         "x.yaml:1:14: error: num_classes: 'auto' counts the classes of the data, which --synthetic "
         "does not read; give a number, e.g. --set num_classes=10");
@@ -89,17 +87,19 @@ TEST_CASE("an evaluator's classes that training never has are warned of") {
   const auto split = [&](const std::string& name) {
     return "{name: image_folder, data_dir: " + folder.path() + ", split: " + name + "}";
   };
-  const Lines found = warnings_of(config_of(split("train"), split("val")));
+  const std::vector<std::string> found =
+      val_data_warnings(classes_config(split("train"), split("val")));
   REQUIRE(found.size() == 1);
   CHECK_THAT(
       found[0],
       Catch::EndsWith("warning: evals.val.data: 3 of 4 examples are of classes without a training "
                       "example, which the model cannot learn: cat (training has 'Cat'), emu; add "
                       "training examples, or correct the names"));
-  CHECK(warnings_of(config_of(split("train"), split("sound"))).empty());
-  CHECK(warnings_of(config_of(split("all"), split("val"))).empty());
-  CHECK(warnings_of(config_of(split("train"), split("val"), "auto", /*total_steps=*/0)).empty());
-  CHECK(error_of([&] { warnings_of(config_of(split("train"), split("val"), "2")); }) ==
+  CHECK(val_data_warnings(classes_config(split("train"), split("sound"))).empty());
+  CHECK(val_data_warnings(classes_config(split("all"), split("val"))).empty());
+  CHECK(val_data_warnings(classes_config(split("train"), split("val"), "auto", /*total_steps=*/0))
+            .empty());
+  CHECK(error_of([&] { val_data_warnings(classes_config(split("train"), split("val"), "2")); }) ==
         "x.yaml:1:14: error: num_classes: 2 is less than the 4 classes of the training data (Cat, "
         "cat, dog, emu), though no training example is of class cat, emu; set it to 4 or to auto");
 }
@@ -112,7 +112,7 @@ TEST_CASE("a class that only the validation rows of a csv file have is warned of
   const auto part = [&](const std::string& name) {
     return "{name: csv, fname: " + file + ", split_column: part, split: " + name + "}";
   };
-  const Lines found = warnings_of(config_of(part("tr"), part("va")));
+  const std::vector<std::string> found = val_data_warnings(classes_config(part("tr"), part("va")));
   REQUIRE(found.size() == 1);
   CHECK_THAT(found[0],
              Catch::Contains("2 of 3 examples are of classes without a training example, which "
@@ -128,13 +128,13 @@ TEST_CASE("a warning names class numbers that only the evaluator's data have") {
     return "{name: csv, split: all, fname: " + folder.write(name, text) + "}";
   };
   const std::string from_one = csv("train.csv", {1, 2, 3}), from_zero = csv("val.csv", {0, 1, 2});
-  const Lines found = warnings_of(config_of(from_one, from_zero));
+  const std::vector<std::string> found = val_data_warnings(classes_config(from_one, from_zero));
   REQUIRE(found.size() == 1);
   CHECK_THAT(found[0],
              Catch::EndsWith("1 of 3 examples are of classes without a training example, which the "
                              "model cannot learn: 0; add training examples, or correct the labels "
                              "(do both data sets count classes from the same number?)"));
-  CHECK(warnings_of(config_of(from_one, csv("same.csv", {3, 1}))).empty());
+  CHECK(val_data_warnings(classes_config(from_one, csv("same.csv", {3, 1}))).empty());
 }
 
 TEST_CASE("in a mixture, data without class names before data with names has the same classes") {
@@ -144,8 +144,9 @@ TEST_CASE("in a mixture, data without class names before data with names has the
   const std::string npz = folder / "a.npz";
   write_npz(npz, {{"image", at::zeros({12, 8, 8, 3}, at::kByte)}, {"label", at::arange(12)}});
   const Recipe first(mixture_of(npz, folder / "classes"), /*synthetic=*/false, /*meta=*/true);
-  const Lines names = first.data->class_names();
-  REQUIRE(names == Lines{"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"});
+  const std::vector<std::string> names = first.data->class_names();
+  REQUIRE(names ==
+          std::vector<std::string>{"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"});
   for (const TrainingData::Part& part : first.data->parts()) {
     INFO(part.name);
     for (int64_t i = 0; i < 12; ++i) {
@@ -159,7 +160,7 @@ TEST_CASE("in a mixture, data without class names before data with names has the
                          Group::single(), c10::kCPU, /*ranks_at_start=*/0,
                          ClassNames{names, "the checkpoint"});
   CHECK(restarted.data->fingerprint() == first.data->fingerprint());
-  const Lines warned = warnings(first.config);
+  const std::vector<std::string> warned = warnings(first.config);
   CHECK(std::count_if(warned.begin(), warned.end(), [](const std::string& line) {
           return contains(line,
                           "input.a.data: has no class names, but the training data has: "

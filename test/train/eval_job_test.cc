@@ -10,7 +10,7 @@ namespace bv::test {
 namespace {
 
 // Returns the problems of evaluators of a task that has one more prediction function than others.
-std::string problems_of(const std::string& evals) {
+std::string evaluator_problems(const std::string& evals) {
   EvalDefaults defaults;
   defaults.batch_size = 8;
   defaults.predictions = {{"predict", kLogitsOutput}, {"loss", kLossOutput}, {"embed", "vectors"}};
@@ -26,8 +26,8 @@ TEST_CASE("an evaluator's prediction function gives the output that the evaluato
   const std::string knn =
       "knn:\n  train: {name: digits, split: train}\n  data: {name: digits, split: test}\n"
       "  pp_fn: value_range(-1, 1)|keep(\"image\", \"label\")\n  pred: ";
-  CHECK(problems_of(knn + "predict\n").empty());
-  CHECK(problems_of(knn + "embed\n") ==
+  CHECK(evaluator_problems(knn + "predict\n").empty());
+  CHECK(evaluator_problems(knn + "embed\n") ==
         "t.yaml:5:9: error: knn.pred: the evaluator 'knn' reads 'logits', which 'embed' does not "
         "give; write pred: predict");
 }

@@ -72,7 +72,7 @@ const std::string kBase =
     "lr: 0.001\n";
 
 // Returns the lines that `--explain` shows for a config.
-std::string problems_of(const std::string& text) {
+std::string explained_problems(const std::string& text) {
   return error_of([&] {
     const Config config = parse_config(text, "x.yaml");
     const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
@@ -85,12 +85,13 @@ std::string page() { return read_file(BV_TEST_DIR "/../docs/from-jaxline.md"); }
 
 TEST_CASE("each key of JAXline's base config is a key here, or its error says what to write") {
   CHECK(kBaseKeys.size() == 24);
-  CHECK(problems_of("total_steps: 4\n" + kBase).empty());
+  CHECK(explained_problems("total_steps: 4\n" + kBase).empty());
   for (const BaseKey& key : kBaseKeys) {
     INFO(key.name);
     // A key for the length of the run replaces ours.
     const std::string length = key.name == "training_steps" ? "" : "total_steps: 4\n";
-    const std::string problems = problems_of(key.name + ": " + key.value + "\n" + length + kBase);
+    const std::string problems =
+        explained_problems(key.name + ": " + key.value + "\n" + length + kBase);
     INFO(problems);
     if (key.here == Here::same) {
       CHECK(problems.empty());
@@ -115,7 +116,7 @@ TEST_CASE("a whole base config of JAXline gives one line for each key that is no
   }
   // A run prints at most 20 problems, and then how many more there are.
   CHECK(unknown == 22);
-  const std::vector<std::string> lines = split(problems_of(text), '\n');
+  const std::vector<std::string> lines = split(explained_problems(text), '\n');
   REQUIRE(lines.size() == 21);
   for (size_t i = 0; i < 20; ++i) CHECK(contains(lines[i], "unknown key"));
 }
@@ -147,7 +148,7 @@ TEST_CASE("nothing is wrong with the config of docs/from-jaxline.md") {
   REQUIRE(start != std::string::npos);
   const size_t end = text.find("```", start + begin.size());
   REQUIRE(end != std::string::npos);
-  CHECK(problems_of(text.substr(start + begin.size(), end - start - begin.size())).empty());
+  CHECK(explained_problems(text.substr(start + begin.size(), end - start - begin.size())).empty());
 }
 
 }  // namespace bv::test

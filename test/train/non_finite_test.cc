@@ -15,7 +15,7 @@
 namespace bv::test {
 namespace {
 
-const std::string kAdam =
+const std::string kSkippingAdam =
     "{optax_name: scale_by_adam, lr: 0.01, wd: 0.001, ema: {decay: 0.9}, nan: skip";
 
 Batch bad_batch(int64_t step, double value) {
@@ -37,7 +37,7 @@ std::vector<std::string> changed(const NamedTensors& a, const NamedTensors& b) {
 
 TEST_CASE("nan: skip leaves weights, averages, buffers and optimizer as they were") {
   for (const double value : {std::nan(""), HUGE_VAL}) {
-    TinyRun run(kAdam + "}");
+    TinyRun run(kSkippingAdam + "}");
     run.run(1, 4);
     const NamedTensors before = run.step->state();
     run.step->run(5, bad_batch(5, value), /*measure=*/true);
@@ -63,7 +63,8 @@ TEST_CASE("nan: skip leaves weights, averages, buffers and optimizer as they wer
 }
 
 TEST_CASE("nan: skip changes no step that is finite") {
-  TinyRun skip(kAdam + "}"), stop(kAdam.substr(0, kAdam.find(", nan")) + "}");
+  TinyRun skip(kSkippingAdam + "}"),
+      stop(kSkippingAdam.substr(0, kSkippingAdam.find(", nan")) + "}");
   skip.run(1, 10);
   stop.run(1, 10);
   CHECK(changed(skip.step->state(), stop.step->state()).empty());

@@ -2,8 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace bv;
-
+namespace bv::test {
 namespace {
 
 using Numbers = std::vector<int>;
@@ -39,3 +38,5 @@ TEST_CASE("a kernel is odd if it is right on another GPU of the same kind") {
             {{"A100", "n1", {"a"}}, {"A100", "n1", {"b"}}, {"A100", "n2", {""}}}) ==
         Odd{{0, "a"}, {1, "b"}});
 }
+
+}  // namespace bv::test

@@ -21,7 +21,7 @@ const std::string kLabels =
     R"(|onehot(num_classes, key="label", key_result="labels")|keep("image", "labels"))";
 
 // Returns the text of a config without evaluators.
-std::string config_of(const std::string& data, const std::string& pp) {
+std::string config_text(const std::string& data, const std::string& pp) {
   return "num_classes: auto\ntotal_steps: 1\nlog_training_steps: 1\ninput:\n  batch_size: 2\n  "
          "data: " +
          data + "\n  pp: " + pp + kLabels +
@@ -39,7 +39,7 @@ Lines warnings_of(const std::string& text) {
 // `pp_fn` there is no evaluator. `pp` is in x.yaml:7:7 and `pp_fn` in x.yaml:17:12.
 Lines warnings_of(const std::string& data, const std::string& pp, const std::string& eval_data = "",
                   const std::string& pp_fn = "") {
-  std::string text = config_of(data, pp);
+  std::string text = config_text(data, pp);
   if (!pp_fn.empty()) {
     text += "evals:\n  val:\n    type: classification\n    data: " + eval_data +
             "\n    pp_fn: " + pp_fn + kLabels + "\n    loss_name: softmax_xent\n";
@@ -64,7 +64,7 @@ TEST_CASE("an evaluator with random ops gives a warning that names them") {
 
 TEST_CASE("a pattern of sharding_strategy that matches nothing gives a warning") {
   CHECK(
-      warnings_of(config_of(kDigits, "value_range(-1, 1)") +
+      warnings_of(config_text(kDigits, "value_range(-1, 1)") +
                   "sharding_strategy: [['head/.*', replicate], ['params/head/.*', replicate]]\n") ==
       Lines{"x.yaml:13:20: warning: sharding_strategy: the pattern 'head/.*' matches nothing: "
             "names begin with params/ or opt/, as params/Dense_0/kernel"});
@@ -77,7 +77,7 @@ TEST_CASE("a run that samples and weights the classes gives a warning") {
             {{"image", image}, {"label", at::arange(4).remainder(2)}, {"w", at::ones({4})}});
   const auto lines = [&](const std::string& sample, const std::string& task_kw) {
     const std::string data = "{name: npz, fname: " + dir / "t.npz" + "}\n  sample: " + sample;
-    return warnings_of(config_of(data, "value_range(-1, 1)") + "task_kw: {" + task_kw + "}\n");
+    return warnings_of(config_text(data, "value_range(-1, 1)") + "task_kw: {" + task_kw + "}\n");
   };
   const std::string weights = "class_weights: balanced", start = "x.yaml:7:11: warning: input.";
   CHECK(lines("{weights: w}", weights) ==

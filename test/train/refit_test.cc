@@ -10,7 +10,8 @@
 namespace bv::test {
 namespace {
 
-std::unique_ptr<Model> build(const std::string& name, const std::string& patch, uint64_t seed) {
+std::unique_ptr<Model> build_patched(const std::string& name, const std::string& patch,
+                                     uint64_t seed) {
   const std::string yaml =
       fmt::format("{{variant: mu, patch_size: {}, pool_type: tok, head_zeroinit: false{}}}", patch,
                   name == "vit" ? "" : ", posemb_size: [4, 4], seqhw: 4");
@@ -20,13 +21,13 @@ std::unique_ptr<Model> build(const std::string& name, const std::string& patch, 
   return model;
 }
 
-NamedTensors weights_of(const Model& model) {
+NamedTensors weights_by_name(const Model& model) {
   NamedTensors all;
   for (const auto& [name, value] : named_parameters(model)) all[name] = value.detach();
   return all;
 }
 
-at::Tensor logits(Model& model) {
+at::Tensor noise_logits(Model& model) {
   const c10::InferenceMode inference;
   const at::Tensor image = at::randn({2, 24, 24, 3}, at::detail::createCPUGenerator(3), at::kFloat);
   Pass pass;
@@ -40,27 +41,28 @@ TEST_CASE("weights: flexi_vit resizes patches of another size as it resizes its 
   // With 4 tokens a side patches are 6x6: forward() resizes those of the first model to that.
   for (const std::string stored : {"[4, 4]", "[9, 9]", "[6, 6]"}) {
     INFO(stored);
-    const auto model = build("flexi_vit", stored, 1);
-    const auto other = build("flexi_vit", "[6, 6]", 2);
-    write_npz(folder / "a.npz", weights_of(*model));
+    const auto model = build_patched("flexi_vit", stored, 1);
+    const auto other = build_patched("flexi_vit", "[6, 6]", 2);
+    write_npz(folder / "a.npz", weights_by_name(*model));
     load_weights(folder / "a.npz", *other, {});
-    const at::Tensor expected = logits(*model);
-    CHECK(at::allclose(logits(*other), expected, 1e-5, 1e-5 * expected.abs().max().item<double>()));
+    const at::Tensor expected = noise_logits(*model);
+    CHECK(at::allclose(noise_logits(*other), expected, 1e-5,
+                       1e-5 * expected.abs().max().item<double>()));
   }
   // A file of a vit, whose patches have another size.
-  const auto vit = build("vit", "[6, 6]", 1);
-  const auto flexi = build("flexi_vit", "[6, 6]", 2);
-  write_npz(folder / "v.npz", weights_of(*vit));
+  const auto vit = build_patched("vit", "[6, 6]", 1);
+  const auto flexi = build_patched("flexi_vit", "[6, 6]", 2);
+  write_npz(folder / "v.npz", weights_by_name(*vit));
   load_weights(folder / "v.npz", *flexi, {});
-  CHECK(at::allclose(logits(*flexi), logits(*vit), 1e-5, 1e-5));
+  CHECK(at::allclose(noise_logits(*flexi), noise_logits(*vit), 1e-5, 1e-5));
 }
 
 TEST_CASE("weights: patches that cannot be resized are named") {
   const MemoryFolder folder;
   const std::string file = folder / "a.npz";
   const auto line = [&](const std::string& model, const at::Tensor& kernel) {
-    const auto target = build(model, "[6, 6]", 1);
-    NamedTensors all = weights_of(*target);
+    const auto target = build_patched(model, "[6, 6]", 1);
+    NamedTensors all = weights_by_name(*target);
     all["embedding/kernel"] = kernel;
     write_npz(file, all);
     return error_of([&] { load_weights(file, *target, {}); });

@@ -19,7 +19,7 @@ constexpr int64_t kSteps = 3;
 
 const char* const kVit = "width: 32, depth: 3, num_heads: 2, mlp_dim: 64, patch_size: [4, 4]";
 
-struct Case {
+struct ShardingCase {
   const char* model;
   std::string keys;
   std::string optimizer;
@@ -28,9 +28,9 @@ struct Case {
 };
 
 // Returns every optimizer with all its state, and a model for each path through the sharded units.
-std::vector<Case> cases() {
+std::vector<ShardingCase> cases() {
   const std::string vit = kVit;
-  std::vector<Case> all;
+  std::vector<ShardingCase> all;
   for (const char* optimizer :
        {"optax_name: scale_by_adam", "optax_name: scale_by_adam\noptax: {mu_dtype: bfloat16}",
         "optax_name: adam", "optax_name: adamw\noptax: {weight_decay: 0.1}",
@@ -72,7 +72,7 @@ const std::vector<std::string> kStrategies = {
 
 // Two groups with different factors. Frozen are some parameters of the first block, one outside,
 // and biases whose gradients are only rounding noise because a norm or a softmax cancels them.
-std::string yaml_of(const Case& c, const std::string& strategy) {
+std::string yaml_of(const ShardingCase& c, const std::string& strategy) {
   return c.optimizer + "\nsharding_strategy: " + strategy + R"(
 lr: 0.01
 wd: 0.001
@@ -94,7 +94,7 @@ Batch batch_of(int64_t step, int rank) {
 }
 
 struct Run {
-  Run(const Case& c, const std::string& strategy, Group& group, int64_t steps = kSteps)
+  Run(const ShardingCase& c, const std::string& strategy, Group& group, int64_t steps = kSteps)
       : task(softmax_task()) {
     const Config keys = parse_config("model: {" + std::string(c.keys) + "}", "m.yaml");
     model = Model::Registry::make(c.model, keys.section("model"), {}, ModelEnv{5, 16, 16, 3});
@@ -254,7 +254,7 @@ TEST_CASE("sharding worker", "[.]") {
   check_weights_go_out(*group);
   check_digests(*group);
   check_buffers(*group);
-  for (const Case& c : cases()) {
+  for (const ShardingCase& c : cases()) {
     Run whole(c, "replicate", *group);
     CHECK_FALSE(whole.step->sharded());
     const NamedTensors expected = whole.step->state();

@@ -29,7 +29,7 @@ std::vector<std::string> lines(const std::vector<nlohmann::json>& summaries) {
   return all;
 }
 
-using Lines = std::vector<std::string>;
+using Messages = std::vector<std::string>;
 
 }  // namespace
 
@@ -42,28 +42,31 @@ TEST_CASE(
     "other data on a rank are an error that names the data set, the ranks and the difference") {
   const std::string end = "; all ranks must read the same data";
   CHECK(lines({summary(), summary(), summary({{"input", "9f"}, {"examples", 1436}})}) ==
-        Lines{"input.data: error: rank 2 has 1,436 examples, rank 0 has 1,437 examples" + end});
+        Messages{"input.data: error: rank 2 has 1,436 examples, rank 0 has 1,437 examples" + end});
   CHECK(lines({summary(), summary({{"input", "9f"}}), summary({{"input", "9f"}})}) ==
-        Lines{"input.data: error: ranks 1, 2 have 1,437 examples with other labels, class names or "
-              "order, rank 0 has 1,437 examples" +
-              end});
-  CHECK(lines({summary(), summary({{"content", {{"input", "9f"}}}})}) ==
-        Lines{"input.data: error: rank 1 has 1,437 examples with other content, rank 0 has 1,437 "
-              "examples" +
-              end});
+        Messages{
+            "input.data: error: ranks 1, 2 have 1,437 examples with other labels, class names or "
+            "order, rank 0 has 1,437 examples" +
+            end});
+  CHECK(
+      lines({summary(), summary({{"content", {{"input", "9f"}}}})}) ==
+      Messages{"input.data: error: rank 1 has 1,437 examples with other content, rank 0 has 1,437 "
+               "examples" +
+               end});
   // Fewer examples also change the hashes: one line names each data set.
   CHECK(lines({summary(), summary({{"evals", {{"val.v2", 59}}},
                                    {"labels", {{"evals.val.v2", "9f"}}},
                                    {"content", {{"evals.val.v2", "9f"}}}})}) ==
-        Lines{"evals.val.v2.data: error: rank 1 has 59 examples, rank 0 has 60 examples" + end});
-  CHECK(lines({summary(), summary({{"labels", {{"evals.val.v2", "9f"}}}}),
-               summary({{"content", {{"evals.val.v2", "9f"}}}})}) ==
-        Lines{"evals.val.v2.data: error: rank 2 has 60 examples with other content, rank 0 has 60 "
-              "examples" +
-                  end,
-              "evals.val.v2.data: error: rank 1 has 60 examples with other labels, class names or "
-              "order, rank 0 has 60 examples" +
-                  end});
+        Messages{"evals.val.v2.data: error: rank 1 has 59 examples, rank 0 has 60 examples" + end});
+  CHECK(
+      lines({summary(), summary({{"labels", {{"evals.val.v2", "9f"}}}}),
+             summary({{"content", {{"evals.val.v2", "9f"}}}})}) ==
+      Messages{"evals.val.v2.data: error: rank 2 has 60 examples with other content, rank 0 has 60 "
+               "examples" +
+                   end,
+               "evals.val.v2.data: error: rank 1 has 60 examples with other labels, class names or "
+               "order, rank 0 has 60 examples" +
+                   end});
 }
 
 TEST_CASE("an evaluator's other examples are told unless a key that chooses them has changed") {
@@ -85,8 +88,8 @@ TEST_CASE("an evaluator's other examples are told unless a key that chooses them
   const std::string end =
       "; now 50 examples); a slice such as train[80%:] may now hold images that the model was "
       "trained on";
-  const Lines knn = {"evals.knn.data: other examples than in training (1,797 examples" + end};
-  const Lines pairs = {"evals.pairs.data: other examples than in training (60 examples" + end};
+  const Messages knn = {"evals.knn.data: other examples than in training (1,797 examples" + end};
+  const Messages pairs = {"evals.pairs.data: other examples than in training (60 examples" + end};
   CHECK(told("knn", {}) == knn);
   CHECK(told("knn", set("evals.knn.vote")) == knn);
   CHECK(told("knn", set("evals.pairs.file")) == knn);
@@ -117,10 +120,11 @@ TEST_CASE("a key that chooses the examples of val.v2 does not hide other example
   from.folder = "run/ckpt/step-5";
   from.meta["config"] = config("test");
   from.meta["data"] = summary({{"evals", {{"val", 60}, {"val.v2", 60}}}});
-  CHECK(other_examples(from, parse_config_json(config("train"), "t.yaml"),
-                       {{"val", {50, 0}}, {"val.v2", {50, 0}}}) ==
-        Lines{"evals.val.data: other examples than in training (60 examples; now 50 examples); a "
-              "slice such as train[80%:] may now hold images that the model was trained on"});
+  CHECK(
+      other_examples(from, parse_config_json(config("train"), "t.yaml"),
+                     {{"val", {50, 0}}, {"val.v2", {50, 0}}}) ==
+      Messages{"evals.val.data: other examples than in training (60 examples; now 50 examples); a "
+               "slice such as train[80%:] may now hold images that the model was trained on"});
 }
 
 TEST_CASE("a checkpoint that does not fit the config says how to start from its weights") {

@@ -66,7 +66,7 @@ std::vector<std::string> calls_of(const ModelStep& step, int64_t number) {
   return trace.lines();
 }
 
-struct Case {
+struct GraphCase {
   std::string model, keys, task_keys = "{}";
 };
 
@@ -117,7 +117,7 @@ void check_equal_states(TrainStep& a, TrainStep& b) {
   }
 }
 
-const std::string kKeys =
+const std::string kGraphKeys =
     "{optax_name: scale_by_adam, lr: 0.01, wd: 0.001, grad_clip_norm: 1.0, mixup: {p: 0.2}, "
     "ema: {decay: 0.9}, grad_accum_steps: 2, schedule: {decay_type: cosine, warmup_steps: 3}}";
 
@@ -125,7 +125,7 @@ const std::string kKeys =
 
 TEST_CASE("forward and backward of every model can be repeated as they are") {
   use_plain_kernels();  // what runs on a GPU
-  for (const Case& which : std::vector<Case>{
+  for (const GraphCase& which : std::vector<GraphCase>{
            {"vit", "{variant: mu/8, depth: 2, dropout: 0.1, rep_size: true}"},
            {"vit",
             "{variant: mu/8, depth: 2, pool_type: tok, posemb: sincos2d, dtype_mm: bfloat16}"},
@@ -179,7 +179,7 @@ TEST_CASE("a model that draws another patch size in each step says so") {
 }
 
 TEST_CASE("steps that are repeated as a graph train as steps without one") {
-  TinyRun plain(kKeys, /*dropout=*/0.3), graph(kKeys, 0.3);
+  TinyRun plain(kGraphKeys, /*dropout=*/0.3), graph(kGraphKeys, 0.3);
   CallingRecorder::Counts counts;
   CHECK(graph.step->use_graph(std::make_unique<CallingRecorder>(counts)).empty());
   CHECK_FALSE(plain.step->graph_is_due());
@@ -213,7 +213,7 @@ TEST_CASE("steps that are repeated as a graph train as steps without one") {
 }
 
 TEST_CASE("steps that cannot be recorded go on without a graph") {
-  TinyRun plain(kKeys, /*dropout=*/0.3), graph(kKeys, 0.3);
+  TinyRun plain(kGraphKeys, /*dropout=*/0.3), graph(kGraphKeys, 0.3);
   CallingRecorder::Counts counts;
   graph.step->use_graph(std::make_unique<CallingRecorder>(counts, not_permitted));
   plain.run(1, 6);

@@ -16,7 +16,7 @@
 namespace bv::test {
 namespace {
 
-const std::string kAdam =
+const std::string kStepAdam =
     "{optax_name: scale_by_adam, optax: {mu_dtype: bfloat16}, lr: 0.01, wd: 0.001, grad_clip_norm: "
     "1.0, mixup: {p: 0.2}, ema: {decay: 0.9}, schedule: {decay_type: cosine, warmup_steps: 3}}";
 const std::string kMomentum =
@@ -41,7 +41,7 @@ std::map<std::string, double> measured(const TrainStep& step, int64_t at) {
 }  // namespace
 
 TEST_CASE("20 steps equal 10, a save, a load into fresh objects, and 10") {
-  for (const std::string& yaml : {kAdam, kMomentum}) {
+  for (const std::string& yaml : {kStepAdam, kMomentum}) {
     TinyRun whole(yaml, /*dropout=*/0.3), first(yaml, 0.3), second(yaml, 0.3, 20, /*seed=*/9);
     whole.run(1, 20);
     first.run(1, 10);
@@ -69,7 +69,7 @@ TEST_CASE("the state's names: no optimizer state for frozen parameters") {
 }
 
 TEST_CASE("a state of another optimizer is refused, with the names") {
-  TinyRun adam(kAdam), momentum(kMomentum);
+  TinyRun adam(kStepAdam), momentum(kMomentum);
   CHECK_THROWS_WITH(momentum.step->load_state(adam.step->state(), "run/ckpt/step-5"),
                     Catch::StartsWith("run/ckpt/step-5: error: does not fit this config: missing "
                                       "opt/trace/body/kernel, opt/trace/head/bias") &&
@@ -165,7 +165,7 @@ TEST_CASE("the counter of the next test sees reads of values and copies between 
 }
 
 TEST_CASE("a step that is not measured reads nothing back to the host, and trains the same") {
-  TinyRun run(kAdam, 0.2), other(kAdam, 0.2);
+  TinyRun run(kStepAdam, 0.2), other(kStepAdam, 0.2);
   run.run(1, 2);
   {
     const HostReads reads;
@@ -180,7 +180,7 @@ TEST_CASE("the digest of a state shows a flip of any bit") {
   // params, mu, nu and ema of four parameters, and a buffer with its average; v_row and v_col of
   // body/kernel, and v of the others, in place of nu
   const auto [keys, arrays] = GENERATE(table<std::string, int>(
-      {{kAdam, 18},
+      {{kStepAdam, 18},
        {"{optax_name: scale_by_adafactor, optax: {min_dim_size_to_factor: 12}, lr: 0.01, ema: "
         "{decay: 0.9}}",
         19}}));
@@ -269,7 +269,7 @@ TEST_CASE("averages start at the weights that the first step finds") {
 }
 
 TEST_CASE("mixup and dropout draw anew in each step, and the same in each run") {
-  TinyRun a(kAdam, 0.5), b(kAdam, 0.5);
+  TinyRun a(kStepAdam, 0.5), b(kStepAdam, 0.5);
   a.run(1, 3);
   b.run(1, 3);
   check_equal(a.step->state(), b.step->state());

@@ -28,8 +28,8 @@
 namespace bv::test {
 namespace {
 
-std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, int64_t classes,
-                             int64_t height, int64_t width) {
+std::unique_ptr<Model> build_model(const std::string& name, const std::string& yaml,
+                                   int64_t classes, int64_t height, int64_t width) {
   auto model = make_model(name, yaml, {classes, height, width, 3});
   init_parameters(*model, 3, std::nullopt);
   return model;
@@ -38,17 +38,17 @@ std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, i
 std::unique_ptr<Model> build_case(const std::string& folder, const std::string& name) {
   const auto about = nlohmann::json::parse(read_file(folder + "/models/models.json")).at(name);
   const auto image = about.at("image").get<std::vector<int64_t>>();
-  return build(about.at("model_name"), about.at("model").dump(), about.at("num_classes"), image[1],
-               image[2]);
+  return build_model(about.at("model_name"), about.at("model").dump(), about.at("num_classes"),
+                     image[1], image[2]);
 }
 
-at::Tensor logits(Model& model, const at::Tensor& image) {
+at::Tensor logits_of(Model& model, const at::Tensor& image) {
   const c10::InferenceMode inference;
   Pass pass;
   return model.forward(image, pass);
 }
 
-NamedTensors weights_of(const Model& model) {
+NamedTensors copied_weights(const Model& model) {
   NamedTensors all;
   for (const auto& [name, value] : named_parameters(model)) all[name] = value.detach().clone();
   return all;
@@ -56,9 +56,9 @@ NamedTensors weights_of(const Model& model) {
 
 std::string load_error(const std::string& path, Model& model,
                        const std::vector<std::string>& dont_load = {}) {
-  const NamedTensors before = weights_of(model);
+  const NamedTensors before = copied_weights(model);
   const std::string line = error_of([&] { load_weights(path, model, dont_load); });
-  CHECK((line.empty() || same_bits(weights_of(model), before)));  // nothing was written
+  CHECK((line.empty() || same_bits(copied_weights(model), before)));  // nothing was written
   return line;
 }
 
@@ -75,10 +75,10 @@ TEST_CASE("weights: the reference's vits load with the same bits and give the re
     const auto model = build_case(folder, name);
     const std::string file = fmt::format("{}/models/{}.ckpt.npz", folder, name);
     load_weights(file, *model, {});
-    CHECK(same_bits(weights_of(*model), read_npz(file, "params/")));
+    CHECK(same_bits(copied_weights(*model), read_npz(file, "params/")));
     const NamedTensors io = read_npz(fmt::format("{}/models/{}.io.npz", folder, name));
     const at::Tensor wanted = io.at("logits");
-    CHECK(at::allclose(logits(*model, io.at("image")), wanted, 1e-5,
+    CHECK(at::allclose(logits_of(*model, io.at("image")), wanted, 1e-5,
                        2e-5 * wanted.abs().max().item<double>()));
   }
 }
@@ -87,43 +87,43 @@ TEST_CASE("weights: an old vit file, and a transfer to larger images and other c
   const auto folder = golden_folder("models/vit_oldformat.ckpt.npz");
   if (folder.empty()) return;
   const std::string root = folder + "/models/";
-  const auto old = build("vit", kMu + "}", 10, 32, 32);
+  const auto old = build_model("vit", kMu + "}", 10, 32, 32);
   load_weights(root + "vit_oldformat.ckpt.npz", *old, {});
   const NamedTensors old_io = read_npz(root + "vit_oldformat.io.npz");
-  CHECK(at::allclose(logits(*old, old_io.at("image")), old_io.at("logits"), 0, 5e-5));
+  CHECK(at::allclose(logits_of(*old, old_io.at("image")), old_io.at("logits"), 0, 5e-5));
 
   const NamedTensors io = read_npz(root + "vit_transfer.io.npz");
-  const auto model = build("vit", kMu + "}", 5, 48, 48);
+  const auto model = build_model("vit", kMu + "}", 5, 48, 48);
   load_weights(root + "vit_transfer.init.ckpt.npz", *model, {});  // the values before the transfer
   load_weights(root + "vit_tok_square.ckpt.npz", *model, {"head/.*"});
-  const NamedTensors loaded = weights_of(*model);
+  const NamedTensors loaded = copied_weights(*model);
   CHECK(loaded.at("head/kernel").equal(io.at("head/kernel")));
   CHECK(at::allclose(loaded.at("pos_embedding"), io.at("pos_embedding"), 0, 2e-6));
-  CHECK(at::allclose(logits(*model, io.at("image")), io.at("logits"), 1e-5,
+  CHECK(at::allclose(logits_of(*model, io.at("image")), io.at("logits"), 1e-5,
                      2e-5 * io.at("logits").abs().max().item<double>()));
 }
 
 TEST_CASE("weights: stacked and unrolled encoders read each other's files") {
   const MemoryFolder folder;
-  const auto unrolled = build("vit", kMu + "}", 10, 32, 32);
-  const auto stacked = build("vit", kMu + ", scan: true}", 10, 32, 32);
+  const auto unrolled = build_model("vit", kMu + "}", 10, 32, 32);
+  const auto stacked = build_model("vit", kMu + ", scan: true}", 10, 32, 32);
   const at::Tensor image = at::rand({2, 32, 32, 3}) * 2 - 1;
-  write_npz(folder / "a.npz", weights_of(*unrolled));
+  write_npz(folder / "a.npz", copied_weights(*unrolled));
   load_weights(folder / "a.npz", *stacked, {});
-  CHECK(at::allclose(logits(*stacked, image), logits(*unrolled, image), 1e-6, 1e-6));
-  write_npz(folder / "b.npz", weights_of(*stacked));
-  const auto again = build("vit", kMu + "}", 10, 32, 32);
+  CHECK(at::allclose(logits_of(*stacked, image), logits_of(*unrolled, image), 1e-6, 1e-6));
+  write_npz(folder / "b.npz", copied_weights(*stacked));
+  const auto again = build_model("vit", kMu + "}", 10, 32, 32);
   load_weights(folder / "b.npz", *again, {});
-  CHECK(same_bits(weights_of(*again), weights_of(*unrolled)));
+  CHECK(same_bits(copied_weights(*again), copied_weights(*unrolled)));
   // The names in dont_load are those of the model.
-  const auto partly = build("vit", kMu + ", scan: true}", 10, 32, 32);
-  const NamedTensors fresh = weights_of(*partly);
+  const auto partly = build_model("vit", kMu + ", scan: true}", 10, 32, 32);
+  const NamedTensors fresh = copied_weights(*partly);
   init_parameters(*partly, 4, std::nullopt);
-  const NamedTensors other = weights_of(*partly);
+  const NamedTensors other = copied_weights(*partly);
   load_weights(folder / "a.npz", *partly, {"Transformer/encoderblock/LayerNorm_0/.*", "head/.*"});
-  CHECK(weights_of(*partly).at("head/kernel").equal(other.at("head/kernel")));
-  CHECK_FALSE(weights_of(*partly).at("cls").equal(at::ones({1, 1, 32})));
-  CHECK(weights_of(*partly).at("pos_embedding").equal(fresh.at("pos_embedding")));
+  CHECK(copied_weights(*partly).at("head/kernel").equal(other.at("head/kernel")));
+  CHECK_FALSE(copied_weights(*partly).at("cls").equal(at::ones({1, 1, 32})));
+  CHECK(copied_weights(*partly).at("pos_embedding").equal(fresh.at("pos_embedding")));
 }
 
 TEST_CASE("weights: a timm file that is written and read gives the same model") {
@@ -131,12 +131,12 @@ TEST_CASE("weights: a timm file that is written and read gives the same model") 
   for (const char* pool : {"tok", "map", "gap"}) {
     const std::string yaml =
         fmt::format("{{variant: mu/8, pool_type: {}, head_zeroinit: false}}", pool);
-    const auto model = build("vit", yaml, 10, 32, 32);
-    write_safetensors(folder / "t.safetensors", to_timm(weights_of(*model)));
-    const auto loaded = build("vit", yaml, 10, 32, 32);
+    const auto model = build_model("vit", yaml, 10, 32, 32);
+    write_safetensors(folder / "t.safetensors", to_timm(copied_weights(*model)));
+    const auto loaded = build_model("vit", yaml, 10, 32, 32);
     init_parameters(*loaded, 9, std::nullopt);
     load_weights(folder / "t.safetensors", *loaded, {});
-    CHECK(same_bits(weights_of(*loaded), weights_of(*model)));
+    CHECK(same_bits(copied_weights(*loaded), copied_weights(*model)));
   }
 }
 
@@ -150,21 +150,21 @@ TEST_CASE("weights: position embeddings are resampled to a model's grid that is 
     return (y + x).view({1, -1, 1}).expand({1, grid.size(), 32}).contiguous();
   };
   const auto vit = [&](TokenGrid grid, const std::string& pool = "gap") {
-    return build("vit", fmt::format("{{variant: mu/8, pool_type: {}}}", pool), 3, 8 * grid.rows,
-                 8 * grid.columns);
+    return build_model("vit", fmt::format("{{variant: mu/8, pool_type: {}}}", pool), 3,
+                       8 * grid.rows, 8 * grid.columns);
   };
   // Returns what the model gets, and checks whether loading warns.
   const auto loaded = [&](const std::string& from, Model& model, bool warns) {
     const std::string lines = logged([&] { load_weights(from, model, {}); });
     CHECK((lines.find("it does not record the grid of its") != std::string::npos) == warns);
-    return weights_of(model);
+    return copied_weights(model);
   };
   const auto close = [](const at::Tensor& a, const at::Tensor& b) {
     return a.sizes() == b.sizes() && at::allclose(a, b, 0, 1e-4);
   };
   const TokenGrid wide = {2, 8}, square = {4, 4};
   const auto model = vit(wide);
-  NamedTensors file = weights_of(*model);
+  NamedTensors file = copied_weights(*model);
 
   // Files of other programs: squares.
   for (const int64_t side : {4, 5}) {
@@ -217,7 +217,7 @@ TEST_CASE("weights: a warning tells if they are tied to positions that the image
   const MemoryFolder folder;
   const std::string path = folder / "w.safetensors";
   const auto cnn = [](int64_t height, int64_t width) {
-    return build("cnn", "{widths: [8], dense: 16}", 3, height, width);
+    return build_model("cnn", "{widths: [8], dense: 16}", 3, height, width);
   };
   ModelCard card;
   card.model_name = "cnn";
@@ -225,7 +225,7 @@ TEST_CASE("weights: a warning tells if they are tied to positions that the image
   card.num_classes = 3;
   card.loss = "softmax_xent";
   card.image = {8, 8, 3};
-  write_safetensors(path, weights_of(*cnn(8, 8)), to_metadata(card));
+  write_safetensors(path, copied_weights(*cnn(8, 8)), to_metadata(card));
   const auto warns = [&](Model& model) {
     const std::string lines = logged([&] { load_weights(path, model, {}); });
     return lines.find(path +
@@ -238,21 +238,21 @@ TEST_CASE("weights: a warning tells if they are tied to positions that the image
 
 TEST_CASE("weights: other types are converted, integers and other shapes are refused") {
   const MemoryFolder folder;
-  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
-  NamedTensors file = weights_of(*model);
+  const auto model = build_model("vit", "{variant: mu/8}", 3, 32, 32);
+  NamedTensors file = copied_weights(*model);
   file["head/kernel"] = at::ones({32, 3}, at::kBFloat16);
   file["head/bias"] = at::full({3}, 0.5, at::kDouble);
   write_npz(folder / "a.npz", file);
   load_weights(folder / "a.npz", *model, {});
-  CHECK(weights_of(*model).at("head/kernel").equal(at::ones({32, 3})));
-  CHECK(weights_of(*model).at("head/bias").equal(at::full({3}, 0.5F)));
+  CHECK(copied_weights(*model).at("head/kernel").equal(at::ones({32, 3})));
+  CHECK(copied_weights(*model).at("head/bias").equal(at::full({3}, 0.5F)));
 }
 
 TEST_CASE("weights: a run refuses values that are not finite, unless they are not loaded") {
   const MemoryFolder folder;
   const std::string path = folder / "m.npz";
-  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
-  NamedTensors file = weights_of(*model);
+  const auto model = build_model("vit", "{variant: mu/8}", 3, 32, 32);
+  NamedTensors file = copied_weights(*model);
   const auto refusal = [&](const std::vector<std::string>& dont_load = {}) {
     write_npz(path, file);
     return error_of([&] { require_finite(plan_weights(path, *model, dont_load), path); });
@@ -267,12 +267,12 @@ TEST_CASE("weights: a run refuses values that are not finite, unless they are no
 
 TEST_CASE("weights: every name and shape that does not fit is in one line") {
   const MemoryFolder folder;
-  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
+  const auto model = build_model("vit", "{variant: mu/8}", 3, 32, 32);
   const std::string path = folder / "a.npz";
   const std::string hint = " (model_load: {dont_load: [PATTERN, ...]} leaves names out)";
   const auto with = [&](const std::function<void(NamedTensors&)>& change,
                         const std::vector<std::string>& dont_load = {}) {
-    NamedTensors file = weights_of(*model);
+    NamedTensors file = copied_weights(*model);
     change(file);
     write_npz(path, file);
     const std::string line = load_error(path, *model, dont_load);
@@ -317,11 +317,11 @@ TEST_CASE("weights: every name and shape that does not fit is in one line") {
 TEST_CASE("weights: the last layer of a regression is not loaded without its scale of targets") {
   const MemoryFolder folder;
   const std::string yaml = "{variant: mu/8, head_zeroinit: false}";
-  const auto model = build("vit", yaml, 2, 32, 32);
+  const auto model = build_model("vit", yaml, 2, 32, 32);
   add_target_scale(*model, 2);
   set_target_scale(*model, {50, -3}, {20, 0.5});
   const std::string bare = folder / "bare.npz", scaled = folder / "scaled.npz";
-  NamedTensors file = weights_of(*model);
+  NamedTensors file = copied_weights(*model);
   write_npz(bare, file);
   file["buffers/targets/mean"] = at::tensor({10.F, 1.F});
   file["buffers/targets/std"] = at::tensor({4.F, 2.F});
@@ -370,25 +370,25 @@ TEST_CASE("weights: the last layer of a regression is not loaded without its sca
 TEST_CASE("weights: a model without a scale of targets takes it into its last layer") {
   const MemoryFolder folder;
   const std::string yaml = "{variant: mu/8, head_zeroinit: false}", path = folder / "a.npz";
-  const auto regression = build("vit", yaml, 2, 32, 32);
+  const auto regression = build_model("vit", yaml, 2, 32, 32);
   add_target_scale(*regression, 2);
   set_target_scale(*regression, {10, 1}, {4, 2});
-  NamedTensors file = weights_of(*regression);
+  NamedTensors file = copied_weights(*regression);
   file["buffers/targets/mean"] = target_scale(*regression)->mean;
   file["buffers/targets/std"] = target_scale(*regression)->std;
   write_npz(path, file);
 
-  const auto plain = build("vit", yaml, 2, 32, 32);
+  const auto plain = build_model("vit", yaml, 2, 32, 32);
   CHECK(load_error(path, *plain, {"buffers/targets/.*"}) != "");
   CHECK(load_error(path, *plain) == "");
   const at::Tensor image = at::rand({3, 32, 32, 3}) * 2 - 1;
-  CHECK(at::allclose(logits(*plain, image),
-                     in_target_units(*regression, logits(*regression, image)), 1e-5, 1e-5));
+  CHECK(at::allclose(logits_of(*plain, image),
+                     in_target_units(*regression, logits_of(*regression, image)), 1e-5, 1e-5));
 
-  const auto classifier = build("vit", yaml, 5, 32, 32);
-  const at::Tensor fresh = weights_of(*classifier).at("head/kernel");
+  const auto classifier = build_model("vit", yaml, 5, 32, 32);
+  const at::Tensor fresh = copied_weights(*classifier).at("head/kernel");
   CHECK(load_error(path, *classifier, {"head/.*"}) == "");
-  CHECK(weights_of(*classifier).at("head/kernel").equal(fresh));
+  CHECK(copied_weights(*classifier).at("head/kernel").equal(fresh));
 
   // A scale that fits nothing.
   for (const at::Tensor& mean : {at::zeros({3}), at::zeros({}), at::zeros({2, 2})}) {
@@ -400,8 +400,8 @@ TEST_CASE("weights: a model without a scale of targets takes it into its last la
 
 TEST_CASE("weights: a damaged file is an error and leaves the model as it was") {
   const MemoryFolder folder;
-  const auto model = build("vit", "{variant: mu/8}", 3, 32, 32);
-  const NamedTensors ours = weights_of(*model);
+  const auto model = build_model("vit", "{variant: mu/8}", 3, 32, 32);
+  const NamedTensors ours = copied_weights(*model);
   std::mt19937 random(11);
   int refused = 0, loaded = 0;
   for (const char* format : {"npz", "safetensors", "timm"}) {

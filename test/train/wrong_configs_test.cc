@@ -34,7 +34,7 @@ std::string laid_over(const std::string& base, const WrongConfig& wrong) {
   return all;
 }
 
-std::string problems_of(const std::string& text, const WrongConfig& wrong) {
+std::string case_problems(const std::string& text, const WrongConfig& wrong) {
   const WrongEnvironment environment(wrong);
   std::vector<Override> sets;
   for (const auto& [key, value] : wrong.sets)
@@ -55,7 +55,7 @@ WrongConfig base_config() { return catalogue("wrong_configs.txt").front(); }
 }  // namespace
 
 TEST_CASE("nothing is wrong with the config on which the catalogue is based") {
-  CHECK(problems_of(base_config().text, {}).empty());
+  CHECK(case_problems(base_config().text, {}).empty());
 }
 
 TEST_CASE("wrong configs say where, what, and what to write") {
@@ -67,7 +67,7 @@ TEST_CASE("wrong configs say where, what, and what to write") {
       INFO(wrong.name);
       CHECK(names.insert(wrong.name).second);
       CHECK(!wrong.expected.empty());
-      CHECK(problems_of(laid_over(base.text, wrong), wrong) == wrong.expected);
+      CHECK(case_problems(laid_over(base.text, wrong), wrong) == wrong.expected);
     }
   }
   CHECK(names.size() >= 200);
@@ -79,7 +79,7 @@ TEST_CASE("several faults are told at once, without their consequences") {
   for (const WrongConfig& wrong : cases) {
     INFO(wrong.name);
     CHECK(split(wrong.expected, '\n').size() >= 4);
-    CHECK(problems_of(wrong.text, wrong) == wrong.expected);
+    CHECK(case_problems(wrong.text, wrong) == wrong.expected);
   }
 }
 

@@ -21,11 +21,10 @@
 #include "test/support/child.h"
 #include "test/support/folder.h"
 
-using namespace bv;
-using namespace bv::test;
-namespace fs = std::filesystem;
-
+namespace bv::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 template <class Call>
 std::pair<Exit, std::string> failure(Call call) {
@@ -266,3 +265,5 @@ TEST_CASE("error lines") {
   CHECK(failure([] { check(false, "n is {}", 3); }) ==
         Failure{Exit::internal, "internal: error: n is 3"});
 }
+
+}  // namespace bv::test

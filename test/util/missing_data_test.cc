@@ -5,7 +5,7 @@
 #include "test/support/process.h"
 #include "test/support/text.h"
 
-using namespace bv::test;
+namespace bv::test {
 
 TEST_CASE("compares with missing data", "[.]") {
   if (shared_file("golden/no_such_file.npz").empty()) return;
@@ -22,3 +22,5 @@ TEST_CASE("BVTRAIN_REQUIRE_DATA=1 makes a test fail whose data is missing, and n
     CHECK(contains(finished.out, "/golden/no_such_file.npz"));
   }
 }
+
+}  // namespace bv::test

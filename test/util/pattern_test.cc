@@ -9,9 +9,7 @@
 #include "lib/util/error.h"
 #include "test/support/clock.h"
 
-using namespace bv;
-using namespace bv::test;
-
+namespace bv::test {
 namespace {
 
 const std::string kGrammar =
@@ -107,3 +105,5 @@ TEST_CASE("breadth-first and backtracking agree on random patterns") {
   CHECK(good > 3000);
   CHECK(matched > 500);
 }
+
+}  // namespace bv::test

@@ -4,9 +4,14 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-using namespace bv::protobuf;
-
+namespace bv::test {
 namespace {
+
+using protobuf::put_bytes;
+using protobuf::put_bytes_header;
+using protobuf::put_double;
+using protobuf::put_float;
+using protobuf::put_integer;
 
 std::string hex(const std::string& bytes) {
   std::string out;
@@ -57,3 +62,5 @@ TEST_CASE("protobuf: strings and messages carry their length") {
   put_bytes(out, 1, std::string(300, 'x'));
   CHECK(hex(out.substr(5, 3)) == "0aac02");
 }
+
+}  // namespace bv::test

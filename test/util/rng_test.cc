@@ -6,7 +6,8 @@
 #include <set>
 #include <vector>
 
-using namespace bv;
+namespace bv::test {
+
 using Words = std::array<uint32_t, 4>;
 
 // Random123's kat_vectors, lines "philox4x32 10".
@@ -107,3 +108,5 @@ TEST_CASE("uniform stays below one") {
 
 // XXH3_64bits of the empty text with seed 0, from xxHash's own test vectors.
 TEST_CASE("hash64 is XXH3") { CHECK(hash64("") == 0x2d06800538d394c2ull); }
+
+}  // namespace bv::test

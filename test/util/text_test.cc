@@ -6,7 +6,8 @@
 
 #include "test/support/text.h"
 
-using namespace bv;
+namespace bv::test {
+
 using Strings = std::vector<std::string>;
 
 TEST_CASE("split, join, trim") {
@@ -105,3 +106,5 @@ TEST_CASE("JSON strings are valid whatever the bytes") {
   CHECK(json_string("x\xFFy\xC3") == R"("x\ufffdy\ufffd")");
   CHECK(json_string(std::string_view("\0", 1)) == R"("\u0000")");
 }
+
+}  // namespace bv::test

@@ -41,7 +41,7 @@ void read_manifest_of(ListedCheckpoint& listed) {
   }
 }
 
-ListedCheckpoint describe(const std::string& folder) {
+ListedCheckpoint listed_checkpoint(const std::string& folder) {
   ListedCheckpoint listed;
   listed.name = name_of(folder);
   listed.folder = folder;
@@ -108,7 +108,7 @@ std::vector<std::string> checkpoint_folders(const std::string& given) {
 CheckpointList list_checkpoints(const std::string& path) {
   CheckpointList list;
   for (const std::string& folder : checkpoint_folders(path)) {
-    ListedCheckpoint listed = describe(folder);
+    ListedCheckpoint listed = listed_checkpoint(folder);
     const bool gone = !listed.fault.empty() && !file_exists(folder);
     if (!gone) list.checkpoints.push_back(std::move(listed));
   }

@@ -15,9 +15,9 @@ namespace bv {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr uint64_t kAlignment = 64;
-constexpr std::array<std::string_view, 13> kTypes = {"f2", "f4", "f8", "i1", "i2", "i4", "i8",
-                                                     "u1", "u2", "u4", "u8", "b1", "V2"};
+constexpr uint64_t kNpyAlignment = 64;
+constexpr std::array<std::string_view, 13> kNpyTypes = {"f2", "f4", "f8", "i1", "i2", "i4", "i8",
+                                                        "u1", "u2", "u4", "u8", "b1", "V2"};
 
 // Parses a numpy type such as "<f4": byte order, kind, width.
 void set_type(NpyHeader& header, std::string_view descr, const Cursor& cursor, size_t at) {
@@ -34,7 +34,7 @@ void set_type(NpyHeader& header, std::string_view descr, const Cursor& cursor, s
   uint32_t width = 0;
   const auto [end, error] = std::from_chars(type.data() + 1, type.data() + type.size(), width);
   if (error != std::errc() || end != type.data() + type.size()) refuse("");
-  if (!text && std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) refuse("");
+  if (!text && std::find(kNpyTypes.begin(), kNpyTypes.end(), type) == kNpyTypes.end()) refuse("");
   header.type = text ? type.substr(0, 1) : type;
   header.width = uint64_t{width} * (type[0] == 'U' ? 4 : 1);
 }
@@ -141,7 +141,8 @@ std::string npy_header(std::string_view descr, const std::vector<int64_t>& shape
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                                  descr, fmt::join(shape, ", "), comma);
   const size_t fixed = kMagic.size() + 4;
-  const size_t total = (fixed + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t total =
+      (fixed + text.size() + 1 + kNpyAlignment - 1) / kNpyAlignment * kNpyAlignment;
   text.resize(total - fixed - 1, ' ');
   text += '\n';
   const auto length = static_cast<uint16_t>(text.size());

@@ -38,7 +38,7 @@ struct TypeName {
   at::ScalarType result;  // the type that read_npz() returns
 };
 // A tensor is written as the first row whose `stored` and `result` are both its type.
-constexpr TypeName kTypes[] = {
+constexpr TypeName kNpzTypes[] = {
     {"f4", at::kFloat, at::kFloat}, {"f8", at::kDouble, at::kDouble},
     {"f2", at::kHalf, at::kHalf},   {"V2", at::kBFloat16, at::kBFloat16},
     {"i1", at::kChar, at::kChar},   {"i2", at::kShort, at::kShort},
@@ -48,15 +48,15 @@ constexpr TypeName kTypes[] = {
     {"u8", at::kLong, at::kLong},
 };
 
-const TypeName& type_of(const NpyHeader& header) {
-  for (const TypeName& type : kTypes) {
+const TypeName& type_row_of(const NpyHeader& header) {
+  for (const TypeName& type : kNpzTypes) {
     if (type.npy == header.type) return type;
   }
   throw Error(Exit::internal, "internal", "npy type without a tensor type: " + header.type);
 }
 
 std::string descr_of(const at::Tensor& tensor, const std::string& name) {
-  for (const TypeName& type : kTypes) {
+  for (const TypeName& type : kNpzTypes) {
     if (type.stored != tensor.scalar_type() || type.stored != type.result) continue;
     const bool no_order = tensor.element_size() == 1 || type.npy == "V2";
     return fmt::format("{}{}", no_order ? '|' : '<', type.npy);
@@ -80,7 +80,7 @@ struct Array {
 // Returns the elements of `array` as a tensor, which uses the memory of array.bytes if possible.
 at::Tensor to_tensor(Array& array) {
   const NpyHeader& header = array.header;
-  const TypeName& type = type_of(header);
+  const TypeName& type = type_row_of(header);
   at::Tensor data = array.bytes.narrow(0, static_cast<int64_t>(header.data),
                                        array.bytes.size(0) - static_cast<int64_t>(header.data));
   if (header.data % header.width != 0) data = data.clone();
@@ -141,7 +141,7 @@ class Growth {
 };
 
 NpzEntry npz_entry(const std::string& name, const NpyHeader& header) {
-  return {name, header.shape, type_of(header).result};
+  return {name, header.shape, type_row_of(header).result};
 }
 
 // Returns a function that creates an error about a byte of the unpacked entry of array `name`.

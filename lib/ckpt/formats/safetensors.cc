@@ -16,7 +16,7 @@ namespace bv {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{
+constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kSafetensorsTypes = {{
     {"F64", at::kDouble},
     {"F32", at::kFloat},
     {"F16", at::kHalf},
@@ -30,7 +30,7 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{
 }};
 
 const char* type_name(const at::Tensor& tensor, const std::string& name) {
-  for (const auto& [text, type] : kTypes) {
+  for (const auto& [text, type] : kSafetensorsTypes) {
     if (tensor.scalar_type() == type) return text;
   }
   throw Error(Exit::internal, "internal",
@@ -38,8 +38,8 @@ const char* type_name(const at::Tensor& tensor, const std::string& name) {
                           dtype_name(tensor.scalar_type())));
 }
 
-at::ScalarType type_of(const std::string& text) {
-  for (const auto& [known, type] : kTypes) {
+at::ScalarType scalar_type_of(const std::string& text) {
+  for (const auto& [known, type] : kSafetensorsTypes) {
     if (text == known) return type;
   }
   throw Error(Exit::internal, "internal", "dtype without a type: " + text);
@@ -110,7 +110,8 @@ std::vector<StoredTensor> read_safetensors_index(const ChunkReader& reader,
   const SafetensorsHeader header = read_safetensors_header(reader, file);
   std::vector<StoredTensor> all;
   for (const SafetensorsEntry& entry : header.entries)
-    all.push_back({entry.name, entry.shape, type_of(entry.dtype), header.data + entry.begin});
+    all.push_back(
+        {entry.name, entry.shape, scalar_type_of(entry.dtype), header.data + entry.begin});
   return all;
 }
 

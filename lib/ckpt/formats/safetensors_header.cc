@@ -21,7 +21,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "the data of safetensors is little-endian");
 
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kSafetensorsAlignment = 64;
 constexpr const char* kMetadata = "__metadata__";
 
 class HeaderParser {
@@ -250,7 +250,8 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                     entry.dtype, fmt::join(entry.shape, ","), entry.begin, entry.end);
   }
   json += "}";
-  json.resize((kSafetensorsLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment -
+  json.resize((kSafetensorsLengthBytes + json.size() + kSafetensorsAlignment - 1) /
+                      kSafetensorsAlignment * kSafetensorsAlignment -
                   kSafetensorsLengthBytes,
               ' ');
   const uint64_t length = json.size();

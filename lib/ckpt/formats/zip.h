@@ -13,6 +13,8 @@
 
 namespace bv {
 
+inline constexpr uint16_t kZipStored = 0, kZipDeflated = 8;  // compression methods
+
 struct ZipEntry {
   std::string name;
   bool deflated = false;

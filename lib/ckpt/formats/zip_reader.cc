@@ -30,7 +30,6 @@ constexpr uint32_t kIn64 = 0xffffffff;  // "see the zip64 record"
 constexpr uint16_t kCountIn64 = 0xffff;
 constexpr uint16_t kZip64Field = 1;
 constexpr uint16_t kEncrypted = 0x2041, kSizesFollow = 0x8;  // general purpose flags
-constexpr uint16_t kStored = 0, kDeflated = 8;
 
 struct Directory {
   uint64_t begin = 0, end = 0, count = 0;
@@ -142,11 +141,11 @@ class DirectoryReader {
                       name_bytes);
     check_name(entry.name, at);
     if ((flags & kEncrypted) != 0) fail(at, fmt::format("'{}' is encrypted", entry.name));
-    if (method != kStored && method != kDeflated) {
+    if (method != kZipStored && method != kZipDeflated) {
       fail(at, fmt::format("'{}' is packed by method {}; known: 0 (stored), 8 (deflated)",
                            entry.name, method));
     }
-    entry.deflated = method == kDeflated;
+    entry.deflated = method == kZipDeflated;
     entry.crc = number<uint32_t>(at + 16);
     entry.packed_bytes = number<uint32_t>(at + 20);
     entry.bytes = number<uint32_t>(at + 24);

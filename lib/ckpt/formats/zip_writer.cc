@@ -15,7 +15,7 @@ namespace {
 constexpr int kLevel = 6;
 constexpr uint16_t kVersion = 20, kVersion64 = 45;
 constexpr uint16_t kDate = (1 << 5) | 1;  // 1 January 1980, the first possible date
-constexpr uint16_t kUtf8Name = 0x800, kDeflated = 8;
+constexpr uint16_t kUtf8Name = 0x800;
 
 struct FreeCompressor {
   void operator()(libdeflate_compressor* c) const { libdeflate_free_compressor(c); }
@@ -65,7 +65,7 @@ void ZipWriter::add(const std::string& name, std::span<const uint8_t> content) {
   ZipRecord local;
   local.add<uint32_t>(0x04034b50).add<uint16_t>(big ? kVersion64 : kVersion);
   local.add<uint16_t>(flags_of(name))
-      .add<uint16_t>(kDeflated)
+      .add<uint16_t>(kZipDeflated)
       .add<uint16_t>(0)
       .add<uint16_t>(kDate);
   local.add<uint32_t>(entry.crc);
@@ -95,7 +95,10 @@ void ZipWriter::finish() {
     ZipRecord record;
     record.add<uint32_t>(0x02014b50).add<uint16_t>(big ? kVersion64 : kVersion);
     record.add<uint16_t>(big ? kVersion64 : kVersion).add<uint16_t>(flags_of(entry.name));
-    record.add<uint16_t>(kDeflated).add<uint16_t>(0).add<uint16_t>(kDate).add<uint32_t>(entry.crc);
+    record.add<uint16_t>(kZipDeflated)
+        .add<uint16_t>(0)
+        .add<uint16_t>(kDate)
+        .add<uint32_t>(entry.crc);
     record.add<uint32_t>(low(entry.packed_bytes)).add<uint32_t>(low(entry.bytes));
     record.add<uint16_t>(static_cast<uint16_t>(entry.name.size())).add<uint16_t>(big ? 28 : 0);
     record.add<uint16_t>(0).add<uint16_t>(0).add<uint16_t>(0).add<uint32_t>(0);

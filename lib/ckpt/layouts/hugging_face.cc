@@ -8,13 +8,13 @@ namespace bv {
 
 namespace {
 
-constexpr std::string_view kPrefix = "vit.";
+constexpr std::string_view kHuggingFacePrefix = "vit.";
 constexpr const char* kPatch = "embeddings.patch_embeddings.projection.weight";
 
 #define BV_BLOCK "Transformer/encoderblock_{}/"
 #define BV_ATTENTION BV_BLOCK "MultiHeadDotProductAttention_0/"
 #define BV_THEIRS "encoder.layer.{}.attention.attention."
-constexpr NameRow kRows[] = {
+constexpr NameRow kHuggingFaceRows[] = {
     {"embeddings.cls_token", "cls", nullptr},
     {"embeddings.position_embeddings", "pos_embedding", nullptr},
     {"embeddings.patch_embeddings.projection", "embedding", "kernel", Layout::patch},
@@ -47,15 +47,17 @@ constexpr NameRow kRows[] = {
 }  // namespace
 
 bool is_hugging_face(const NamedTensors& tree) {
-  return tree.count(kPatch) > 0 || tree.count(std::string(kPrefix) + kPatch) > 0;
+  return tree.count(kPatch) > 0 || tree.count(std::string(kHuggingFacePrefix) + kPatch) > 0;
 }
 
 NamedTensors from_hugging_face(const NamedTensors& tree, int64_t heads, const std::string& origin) {
   NamedTensors plain;  // by ViTModel's names; ViTForImageClassification prefixes them with "vit."
   for (const auto& [name, value] : tree) {
-    put_new(plain, name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, value, origin);
+    put_new(plain,
+            name.starts_with(kHuggingFacePrefix) ? name.substr(kHuggingFacePrefix.size()) : name,
+            value, origin);
   }
-  return from_torch(plain, kRows, heads, origin);
+  return from_torch(plain, kHuggingFaceRows, heads, origin);
 }
 
 }  // namespace bv

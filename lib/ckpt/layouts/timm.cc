@@ -11,7 +11,7 @@ namespace {
 
 #define BV_BLOCK "Transformer/encoderblock_{}/"
 #define BV_ATTENTION BV_BLOCK "MultiHeadDotProductAttention_0/"
-constexpr NameRow kRows[] = {
+constexpr NameRow kTimmRows[] = {
     {"cls_token", "cls", nullptr},
     {"pos_embed", "pos_embedding", nullptr},
     {"patch_embed.proj", "embedding", "kernel", Layout::patch},
@@ -44,11 +44,11 @@ constexpr NameRow kRows[] = {
 bool is_timm(const NamedTensors& tree) { return tree.count("patch_embed.proj.weight") > 0; }
 
 NamedTensors from_timm(const NamedTensors& tree, int64_t heads, const std::string& origin) {
-  return from_torch(tree, kRows, heads, origin);
+  return from_torch(tree, kTimmRows, heads, origin);
 }
 
 NamedTensors to_timm(const NamedTensors& vit) {
-  NamedTensors result = to_torch(vit, kRows);
+  NamedTensors result = to_torch(vit, kTimmRows);
   // In timm the class token has its own position embedding. Ours has none, so it is zero.
   const auto cls = result.find("cls_token"), positions = result.find("pos_embed");
   if (cls != result.end() && positions != result.end()) {

@@ -5,7 +5,7 @@ namespace bv {
 
 namespace {
 
-constexpr NameRow kRows[] = {
+constexpr NameRow kTimmMixerRows[] = {
     {"stem.proj", "stem", "kernel", Layout::patch},
     {"blocks.{}.norm1", "MixerBlock_{}/LayerNorm_0", "scale"},
     {"blocks.{}.mlp_tokens.fc1", "MixerBlock_{}/token_mixing/Dense_0", "kernel", Layout::linear},
@@ -24,9 +24,9 @@ constexpr NameRow kRows[] = {
 bool is_timm_mixer(const NamedTensors& tree) { return tree.count("stem.proj.weight") > 0; }
 
 NamedTensors from_timm_mixer(const NamedTensors& tree, const std::string& origin) {
-  return from_torch(tree, kRows, /*heads=*/1, origin);
+  return from_torch(tree, kTimmMixerRows, /*heads=*/1, origin);
 }
 
-NamedTensors to_timm_mixer(const NamedTensors& mixer) { return to_torch(mixer, kRows); }
+NamedTensors to_timm_mixer(const NamedTensors& mixer) { return to_torch(mixer, kTimmMixerRows); }
 
 }  // namespace bv

@@ -89,7 +89,7 @@ std::string note_text(const std::string& name, int64_t counter) {
   return fmt::format("{} {:010}\n", name, counter);
 }
 
-[[noreturn]] void refuse(const std::string& dir, const Note& holder) {
+[[noreturn]] void refuse_workdir(const std::string& dir, const Note& holder) {
   throw Error(Exit::usage, dir,
               fmt::format("the workdir is in use by {}; wait for it or choose another --workdir",
                           holder.holder()));
@@ -120,7 +120,7 @@ void watch_other_machine(int fd, const std::string& dir, const std::string& lock
     std::this_thread::sleep_for(std::chrono::duration<double>(WorkdirLock::beat() / 10));
     poll_signals();
     const Note now = read_note_again(lock);
-    if (now.text != before.text && now.names_a_process()) refuse(dir, now);
+    if (now.text != before.text && now.names_a_process()) refuse_workdir(dir, now);
   }
 }
 
@@ -147,7 +147,7 @@ void lock_file(int fd, const std::string& dir, const std::string& lock, double p
     if (error == EINTR) continue;
     if (error != EWOULDBLOCK)
       throw Error(exit_for_path(error), lock, "cannot lock: " + reason(error));
-    if (steady_clock::now() >= end) refuse(dir, read_note(fd));
+    if (steady_clock::now() >= end) refuse_workdir(dir, read_note(fd));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }

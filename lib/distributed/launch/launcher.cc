@@ -39,7 +39,7 @@ constexpr double kStoreSilent = 30;     // for it to answer otherwise; ranks giv
 constexpr double kWorkdirAnswers =
     30;  // for LaunchOptions::workdir_problem, which may ask a file server
 // Between two checks for a failure report from the ranks: normally, and after a failure.
-constexpr double kPollInterval = 2, kFastPollInterval = 0.5;
+constexpr double kReportPollInterval = 2, kFastReportPollInterval = 0.5;
 
 // How one generation of ranks (all ranks between two restarts) ended on this node.
 struct Outcome {
@@ -304,7 +304,7 @@ Outcome Launcher::await_ranks(Store& store) {
     if (failed_at_ >= 0 && monotonic_seconds() - failed_at_ > options_.grace_period) kill_rest();
     leave_stuck_ranks();
     const bool soon = failed_at_ >= 0 || failure_seen_at_ >= 0;
-    if (monotonic_seconds() - last_look > (soon ? kFastPollInterval : kPollInterval)) {
+    if (monotonic_seconds() - last_look > (soon ? kFastReportPollInterval : kReportPollInterval)) {
       last_look = monotonic_seconds();
       read_report(store);
       kill_reported();

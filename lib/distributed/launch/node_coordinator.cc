@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kFinalWait = 5;       // seconds to wait for other nodes when the run ends
-constexpr double kPollInterval = 0.2;  // seconds between two checks for a signal
+constexpr double kFinalWait = 5;             // seconds to wait for other nodes when the run ends
+constexpr double kSignalPollInterval = 0.2;  // seconds between two checks for a signal
 constexpr const char* kStop = "stop";
 // A node did not answer. Others may have been lost while node 0 waited for it: all answer again.
 constexpr const char* kAgain = "again";
@@ -204,7 +204,7 @@ std::vector<int> NodeCoordinator::sizes(int mine, double seconds) {
   const auto end = after(seconds);
   for (int node = 0; node < count_; ++node) {
     const std::string name = key(0, "size", node);
-    while (!await(name, kPollInterval)) {
+    while (!await(name, kSignalPollInterval)) {
       if (stop_()) return {};
       if (Clock::now() > end)
         throw Error::in("distributed", Exit::peer,
@@ -228,7 +228,7 @@ std::string NodeCoordinator::own_answer(int code, int failed) const {
 // kFinalWait.
 bool NodeCoordinator::await_answer(const std::string& key, double seconds) {
   const auto end = after(seconds);
-  while (!await(key, std::min(kPollInterval, left_until(end)))) {
+  while (!await(key, std::min(kSignalPollInterval, left_until(end)))) {
     if (Clock::now() > end) return false;
     if (stop_()) return await(key, std::min(kFinalWait, left_until(end)));
   }

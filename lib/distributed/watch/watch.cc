@@ -27,10 +27,9 @@ using WaitFor = FailureDetector::WaitFor;
 // clients with one thread. kFailureKey shares one rank's finding with all ranks.
 constexpr int kAllWatchAll = 64;
 constexpr int kNeighbours = 16;
-constexpr double kStoreGreeting = 2;   // seconds that a store may take for its first answer
-constexpr double kLinger = 2.5;        // heartbeats
-constexpr double kPollInterval = 0.1;  // seconds between two checks whether to keep waiting
-constexpr int kMostListed = 8;         // missing ranks in a message
+constexpr double kLinger = 2.5;     // heartbeats
+constexpr double kWatchPoll = 0.1;  // seconds between two checks whether to keep waiting
+constexpr int kMostListed = 8;      // missing ranks in a message
 // Seconds in which this rank may find the same error that another rank has ended with.
 constexpr double kSameError = 1;
 // Seconds to wait for this rank's own error after another rank has ended with Exit::peer. This rank
@@ -348,7 +347,7 @@ void Watch::Impl::watch_store() {
 
 bool Watch::await_all(const std::function<bool()>& stop) {
   std::unique_lock lock(impl_->mutex);
-  while (!impl_->changed.wait_for(lock, seconds(kPollInterval), [&] { return impl_->all_here; }))
+  while (!impl_->changed.wait_for(lock, seconds(kWatchPoll), [&] { return impl_->all_here; }))
     if (stop && stop()) return false;
   return true;
 }

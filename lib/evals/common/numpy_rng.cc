@@ -57,7 +57,7 @@ class SeedSequence {
   std::array<uint32_t, kPool> pool_{};
 };
 
-unsigned __int128 join(uint64_t high, uint64_t low) {
+unsigned __int128 join_halves(uint64_t high, uint64_t low) {
   return (static_cast<unsigned __int128>(high) << 64) | low;
 }
 
@@ -65,8 +65,8 @@ unsigned __int128 join(uint64_t high, uint64_t low) {
 
 NumpyRng::NumpyRng(uint64_t seed) {
   const std::array<uint64_t, 4> words = SeedSequence(seed).state();
-  increment_ = (join(words[2], words[3]) << 1) | 1;
-  state_ = (increment_ + join(words[0], words[1])) * kMultiplier + increment_;
+  increment_ = (join_halves(words[2], words[3]) << 1) | 1;
+  state_ = (increment_ + join_halves(words[0], words[1])) * kMultiplier + increment_;
 }
 
 uint64_t NumpyRng::bits64() {

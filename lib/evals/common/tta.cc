@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable tta_keys(
     "evals.*.tta",
     {"Test-time augmentation: outputs are averaged over several augmented views of each image. "
      "This is often more accurate. The evaluation time grows with the number of views: two with "

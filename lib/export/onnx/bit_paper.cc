@@ -7,25 +7,27 @@
 namespace bv {
 namespace {
 
-using Plane = OnnxLayers::Plane;
 constexpr auto kSymmetric = OnnxLayers::Padding::symmetric;
 
-Plane conv(OnnxLayers& net, const Plane& x, const std::string& name, int64_t stride) {
+OnnxLayers::Plane bit_paper_conv(OnnxLayers& net, const OnnxLayers::Plane& x,
+                                 const std::string& name, int64_t stride) {
   return net.conv(x, name, standardize(net.tensor(name + "/kernel"), StdConv::Rule::bit_paper),
                   {stride, stride}, kSymmetric, OnnxLayers::Bias::none);
 }
 
-Plane norm_relu(OnnxLayers& net, const Plane& x, const std::string& name) {
+OnnxLayers::Plane norm_relu(OnnxLayers& net, const OnnxLayers::Plane& x, const std::string& name) {
   return net.relu(net.group_norm(x, name, kResnetGroups, 1e-5F));
 }
 
-Plane unit(OnnxLayers& net, const Plane& x, const std::string& name, int64_t stride) {
-  Plane y = norm_relu(net, x, name + "gn1");
-  Plane shortcut = x;
-  if (net.has(name + "conv_proj/kernel")) shortcut = conv(net, y, name + "conv_proj", stride);
-  y = norm_relu(net, conv(net, y, name + "conv1", 1), name + "gn2");
-  y = norm_relu(net, conv(net, y, name + "conv2", stride), name + "gn3");
-  return net.add(shortcut, conv(net, y, name + "conv3", 1));
+OnnxLayers::Plane bit_paper_unit(OnnxLayers& net, const OnnxLayers::Plane& x,
+                                 const std::string& name, int64_t stride) {
+  OnnxLayers::Plane y = norm_relu(net, x, name + "gn1");
+  OnnxLayers::Plane shortcut = x;
+  if (net.has(name + "conv_proj/kernel"))
+    shortcut = bit_paper_conv(net, y, name + "conv_proj", stride);
+  y = norm_relu(net, bit_paper_conv(net, y, name + "conv1", 1), name + "gn2");
+  y = norm_relu(net, bit_paper_conv(net, y, name + "conv2", stride), name + "gn3");
+  return net.add(shortcut, bit_paper_conv(net, y, name + "conv3", 1));
 }
 
 class OnnxBitPaper : public WeightsWriter {
@@ -35,11 +37,12 @@ class OnnxBitPaper : public WeightsWriter {
   void write(const std::string& output) const override {
     const std::string root = "root_block/conv_root";
     OnnxLayers net(trained_, known_image(trained_, trained_parameter(trained_, root + "/kernel")));
-    Plane x = net.pool("MaxPool", conv(net, net.image(), root, 2), 3, 2, kSymmetric);
+    OnnxLayers::Plane x =
+        net.pool("MaxPool", bit_paper_conv(net, net.image(), root, 2), 3, 2, kSymmetric);
     for (int i = 1; net.has(fmt::format("block{}/unit01/conv1/kernel", i)); ++i) {
       for (int j = 1; net.has(fmt::format("block{}/unit{:02}/conv1/kernel", i, j)); ++j) {
-        x = unit(net, x, fmt::format("block{}/unit{:02}/", i, j),
-                 /*stride=*/i > 1 && j == 1 ? 2 : 1);
+        x = bit_paper_unit(net, x, fmt::format("block{}/unit{:02}/", i, j),
+                           /*stride=*/i > 1 && j == 1 ? 2 : 1);
       }
     }
     x = norm_relu(net, x, "norm-pre-head");
@@ -50,7 +53,7 @@ class OnnxBitPaper : public WeightsWriter {
   const TrainedModel trained_;
 };
 
-const Register<WeightsWriter, OnnxBitPaper> registered("onnx/bit_paper");
+const Register<WeightsWriter, OnnxBitPaper> registered_onnx_bit_paper("onnx/bit_paper");
 
 }  // namespace
 }  // namespace bv

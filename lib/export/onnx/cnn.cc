@@ -31,7 +31,7 @@ class OnnxCnn : public WeightsWriter {
   const TrainedModel trained_;
 };
 
-const Register<WeightsWriter, OnnxCnn> registered("onnx/cnn");
+const Register<WeightsWriter, OnnxCnn> registered_onnx_cnn("onnx/cnn");
 
 }  // namespace
 }  // namespace bv

@@ -16,8 +16,9 @@ class OnnxFlexiVit : public WeightsWriter {
   const VitWeights vit_;
 };
 
-const Register<WeightsWriter, OnnxFlexiVit> registered("onnx/flexi_vit");
-const Register<WeightsWriter, OnnxFlexiVit> registered_full_name("onnx/proj.flexi.vit");
+const Register<WeightsWriter, OnnxFlexiVit> registered_onnx_flexi_vit("onnx/flexi_vit");
+const Register<WeightsWriter, OnnxFlexiVit> registered_onnx_flexi_vit_full_name(
+    "onnx/proj.flexi.vit");
 
 }  // namespace
 }  // namespace bv

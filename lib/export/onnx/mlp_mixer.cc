@@ -33,7 +33,7 @@ class OnnxMixer : public WeightsWriter {
   const TrainedModel trained_;
 };
 
-const Register<WeightsWriter, OnnxMixer> registered("onnx/mlp_mixer");
+const Register<WeightsWriter, OnnxMixer> registered_onnx_mlp_mixer("onnx/mlp_mixer");
 
 }  // namespace
 }  // namespace bv

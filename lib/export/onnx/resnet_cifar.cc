@@ -6,13 +6,12 @@
 namespace bv {
 namespace {
 
-using Plane = OnnxLayers::Plane;
 constexpr auto kSame = OnnxLayers::Padding::same;
 constexpr int64_t kGroupSize = 16;  // norm: group
 
-Plane conv_norm(OnnxLayers& net, const Plane& x, const std::string& conv, const std::string& norm,
-                bool batch_norm) {
-  const Plane y =
+OnnxLayers::Plane conv_norm(OnnxLayers& net, const OnnxLayers::Plane& x, const std::string& conv,
+                            const std::string& norm, bool batch_norm) {
+  const OnnxLayers::Plane y =
       net.conv(x, conv, net.tensor(conv + "/kernel"), {1, 1}, kSame, OnnxLayers::Bias::none);
   if (batch_norm) return net.relu(net.batch_norm(y, norm, static_cast<float>(BatchNorm::kEps)));
   return net.relu(net.group_norm(y, norm, y.channels / kGroupSize, 1e-6F));
@@ -30,10 +29,11 @@ class OnnxResnetCifar : public WeightsWriter {
     const at::Tensor first = whitening_ ? trained_buffer(trained_, "prep/kernel")
                                         : trained_parameter(trained_, "prep/conv/kernel");
     OnnxLayers net(trained_, known_image(trained_, first));
-    const auto layer = [&](const Plane& x, const std::string& path, const char* number) {
+    const auto layer = [&](const OnnxLayers::Plane& x, const std::string& path,
+                           const char* number) {
       return conv_norm(net, x, path + "conv" + number, path + "norm" + number, batch_norm_);
     };
-    Plane x =
+    OnnxLayers::Plane x =
         whitening_
             ? net.relu(net.conv(net.image(), "prep", first, {1, 1}, kSame, OnnxLayers::Bias::added))
             : layer(net.image(), "prep/", "");
@@ -55,7 +55,7 @@ class OnnxResnetCifar : public WeightsWriter {
   const TrainedModel trained_;
 };
 
-const Register<WeightsWriter, OnnxResnetCifar> registered("onnx/resnet_cifar");
+const Register<WeightsWriter, OnnxResnetCifar> registered_onnx_resnet_cifar("onnx/resnet_cifar");
 
 }  // namespace
 }  // namespace bv

@@ -14,7 +14,7 @@ class OnnxVit : public WeightsWriter {
   const VitWeights vit_;
 };
 
-const Register<WeightsWriter, OnnxVit> registered("onnx/vit");
+const Register<WeightsWriter, OnnxVit> registered_onnx_vit("onnx/vit");
 
 }  // namespace
 }  // namespace bv

@@ -44,7 +44,7 @@ class TimmBitPaper : public WeightsWriter {
   const TrainedModel trained_;
 };
 
-const Register<WeightsWriter, TimmBitPaper> registered("timm/bit_paper");
+const Register<WeightsWriter, TimmBitPaper> registered_timm_bit_paper("timm/bit_paper");
 
 }  // namespace
 }  // namespace bv

@@ -15,8 +15,9 @@ class TimmFlexiVit : public WeightsWriter {
   const VitWeights vit_;
 };
 
-const Register<WeightsWriter, TimmFlexiVit> registered("timm/flexi_vit");
-const Register<WeightsWriter, TimmFlexiVit> registered_full_name("timm/proj.flexi.vit");
+const Register<WeightsWriter, TimmFlexiVit> registered_timm_flexi_vit("timm/flexi_vit");
+const Register<WeightsWriter, TimmFlexiVit> registered_timm_flexi_vit_full_name(
+    "timm/proj.flexi.vit");
 
 }  // namespace
 }  // namespace bv

@@ -48,7 +48,7 @@ class TimmMixer : public WeightsWriter {
   const std::vector<int64_t> patch_;  // rows, columns, channels, width
 };
 
-const Register<WeightsWriter, TimmMixer> registered("timm/mlp_mixer");
+const Register<WeightsWriter, TimmMixer> registered_timm_mlp_mixer("timm/mlp_mixer");
 
 }  // namespace
 }  // namespace bv

@@ -14,7 +14,7 @@ class TimmVit : public WeightsWriter {
   const VitWeights vit_;
 };
 
-const Register<WeightsWriter, TimmVit> registered("timm/vit");
+const Register<WeightsWriter, TimmVit> registered_timm_vit("timm/vit");
 
 }  // namespace
 }  // namespace bv

@@ -17,7 +17,7 @@ const KeyTable input_keys(
       "and compares their hashes with the cache.",
       "{in: memory, gib: 8}", "-"}});
 
-const KeyTable keys(
+const KeyTable cache_config_keys(
     "input.cache",
     {"Caches decoded images for later passes. It needs a `pp` that begins with `decode` or "
      "`decode_jpeg_and_inception_crop`. The results are bit-identical to those without it, unless "

@@ -24,7 +24,7 @@ namespace bv {
 namespace {
 
 const char* const kMemoryFolder = "/dev/shm";
-constexpr std::string_view kPrefix = "bvtrain-images-";
+constexpr std::string_view kCachePrefix = "bvtrain-images-";
 // A version number. Increase it when the same file is decoded or resized to different pixels.
 constexpr int kPixels = 1;
 
@@ -37,7 +37,7 @@ std::string memory_place() {
   return fmt::format("{} {} {}", host_name(), boot, known ? info.st_dev : 0);
 }
 
-std::span<const uint8_t> bytes_of(const at::Tensor& tensor) {
+std::span<const uint8_t> tensor_bytes(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<uint8_t>(), static_cast<size_t>(tensor.numel())};
 }
 
@@ -54,7 +54,8 @@ std::pair<int64_t, double> other_caches(const std::string& folder, const std::st
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (!entry->path().filename().string().starts_with(kPrefix) || entry->path() == file) continue;
+    if (!entry->path().filename().string().starts_with(kCachePrefix) || entry->path() == file)
+      continue;
     struct stat info {};
     if (::lstat(entry->path().c_str(), &info) != 0) continue;
     ++count;
@@ -119,7 +120,7 @@ ImageStoreOptions DecodedImages::store_options(Group& group) const {
                               errno == ENOENT ? "the folder above it does not exist"
                                               : file_error_text(errno)));
     }
-    store.file = fmt::format("{}/{}{}-{:016x}", options_.folder, kPrefix, ::geteuid(),
+    store.file = fmt::format("{}/{}{}-{:016x}", options_.folder, kCachePrefix, ::geteuid(),
                              store.identity ^ data_.fingerprint);
     const auto [count, bytes] = other_caches(options_.folder, store.file);
     if (count > 0 && group.rank() == 0) {
@@ -138,7 +139,7 @@ ImageStoreOptions DecodedImages::store_options(Group& group) const {
   const auto shares = [&](const std::string& text) { return text.substr(17) == here; };
   const auto first = std::find_if(all.begin(), all.end(), shares);
   store.users = static_cast<int>(std::count_if(all.begin(), all.end(), shares));
-  const std::string mine = fmt::format("{}{}-", kPrefix, ::geteuid());
+  const std::string mine = fmt::format("{}{}-", kCachePrefix, ::geteuid());
   if (first - all.begin() == group.rank()) {
     delete_unused_files(kMemoryFolder, mine);
     check_cache_memory(options_);
@@ -156,7 +157,7 @@ at::Tensor DecodedImages::image(size_t part, const Example& example) {
       feature->second.scalar_type() != at::kByte)
     return {};
   const at::Tensor encoded = feature->second.contiguous();
-  const ImageKey key = key_of(bytes_of(encoded), *how);
+  const ImageKey key = key_of(tensor_bytes(encoded), *how);
   at::Tensor image;
   const ImageStore::Found found = store_->find(key, [&](const StoredShape& shape) {
     image = at::empty({shape.height, shape.width, shape.channels}, at::kByte);
@@ -181,7 +182,7 @@ ImageStore::Kept DecodedImages::keep(const ImageKey& key, const at::Tensor& imag
         options_.folder.empty() ? "memory" : "'" + options_.folder + "'");
   }
   const StoredShape shape{image.size(0), image.size(1), image.size(2)};
-  const ImageStore::Kept kept = store_->keep(key, shape, bytes_of(image), damaged);
+  const ImageStore::Kept kept = store_->keep(key, shape, tensor_bytes(image), damaged);
   if (kept == ImageStore::Kept::no_room && !told_full_.exchange(true)) tell_full();
   if (kept == ImageStore::Kept::failed && !told_failure_.exchange(true)) {
     log::warn("[input] cache: {}; no further images are cached: they are decoded in every pass",

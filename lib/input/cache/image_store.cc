@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'B', 'V', 'I', 'M', 'A', 'G', 'E', '1'};
+constexpr std::array<char, 8> kImageStoreMagic = {'B', 'V', 'I', 'M', 'A', 'G', 'E', '1'};
 constexpr int64_t kPage = 4096, kAlignment = 64;
 constexpr int64_t kMostProbes = 1024;  // slots that one key may be in
 constexpr int64_t kProbesAtOnce = 8;
@@ -26,7 +26,7 @@ constexpr auto kImpatience = std::chrono::milliseconds(200);
 constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 template <class T>
-uint64_t hash_of(const T& value) {
+uint64_t hash_of_object(const T& value) {
   return hash64({reinterpret_cast<const char*>(&value), sizeof(value)});
 }
 
@@ -59,7 +59,7 @@ size_t read_at(int fd, void* data, size_t bytes, int64_t offset) {
 }  // namespace
 
 struct ImageStore::Header {
-  std::array<char, 8> magic = kMagic;
+  std::array<char, 8> magic = kImageStoreMagic;
   uint64_t identity = 0;
   int64_t slots = 0;
   int64_t used = 0;    // bytes up to the end of the last record
@@ -70,7 +70,7 @@ struct ImageStore::Header {
   uint64_t right_check() const {
     Header copy = *this;
     copy.check = 0;
-    return hash_of(copy);
+    return hash_of_object(copy);
   }
 };
 
@@ -91,15 +91,15 @@ struct ImageStore::Slot {
   uint64_t right_check() const {
     Slot copy = *this;
     copy.check = 0;
-    return hash_of(copy) | 1;
+    return hash_of_object(copy) | 1;
   }
   bool empty() const { return check == 0 && offset == 0; }
   bool sound() const { return check == right_check(); }
   StoredShape shape() const { return {height, width, channels}; }
   // Returns the checksum of the record with these pixels. It also covers the slot's metadata.
   uint64_t check_of(std::span<const uint8_t> pixels) const {
-    return hash64({reinterpret_cast<const char*>(pixels.data()), pixels.size()}) ^ hash_of(key) ^
-           static_cast<uint64_t>(width);
+    return hash64({reinterpret_cast<const char*>(pixels.data()), pixels.size()}) ^
+           hash_of_object(key) ^ static_cast<uint64_t>(width);
   }
 };
 
@@ -207,8 +207,8 @@ ImageStore::~ImageStore() {
 bool ImageStore::read_header(Header& header) const {
   constexpr int64_t kMostSlots = int64_t{1} << 40;
   return read_at(fd_->get(), &header, sizeof(header), 0) == sizeof(header) &&
-         header.magic == kMagic && header.check == header.right_check() && header.slots > 0 &&
-         header.slots < kMostSlots && header.used >= 0;
+         header.magic == kImageStoreMagic && header.check == header.right_check() &&
+         header.slots > 0 && header.slots < kMostSlots && header.used >= 0;
 }
 
 bool ImageStore::write_header(Header header) const {

@@ -11,20 +11,21 @@
 namespace bv {
 namespace {
 
-using Form = decltype(ExampleLook::form);
+using ExampleForm = decltype(ExampleLook::form);
 
-std::string text_of(const Form::mapped_type& one) {
+std::string feature_text(const ExampleForm::mapped_type& one) {
   return fmt::format("{} {}", shape_text(one.first), one.second);
 }
 
 // Returns how the features of an example differ from those of the first one; "" if they do not.
-std::string difference(const Form& form, const Form& first, const std::string& first_name) {
+std::string difference(const ExampleForm& form, const ExampleForm& first,
+                       const std::string& first_name) {
   for (const auto& [key, one] : form) {
     const auto found = first.find(key);
     if (found == first.end()) return fmt::format("pp gives '{}', but not for {}", key, first_name);
     if (found->second != one) {
-      return fmt::format("after pp '{}' is {}, but {} for {}", key, text_of(one),
-                         text_of(found->second), first_name);
+      return fmt::format("after pp '{}' is {}, but {} for {}", key, feature_text(one),
+                         feature_text(found->second), first_name);
     }
   }
   for (const auto& [key, one] : first) {
@@ -39,7 +40,7 @@ std::string difference(const Form& form, const Form& first, const std::string& f
 int64_t check_data(const OpenedData& opened, int threads, const LookOptions& options,
                    const std::function<void(const BrokenExample&)>& found) {
   int64_t broken = 0;
-  std::optional<Form> first;
+  std::optional<ExampleForm> first;
   std::string first_name;
   results_in_order(
       opened.data->size(), threads, [&](int64_t i) { return look_at_example(opened, i, options); },

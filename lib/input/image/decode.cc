@@ -16,12 +16,6 @@
 namespace bv {
 namespace {
 
-bool has(std::span<const uint8_t> bytes, size_t offset, std::string_view text) {
-  return bytes.size() >= offset + text.size() &&
-         std::equal(text.begin(), text.end(), bytes.begin() + static_cast<ptrdiff_t>(offset),
-                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
-}
-
 // Returns the bytes as text if they are the name of an image file, and otherwise "".
 std::string image_name(std::span<const uint8_t> bytes) {
   constexpr size_t kLongest = 1000;
@@ -32,14 +26,20 @@ std::string image_name(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
+bool has_bytes_at(std::span<const uint8_t> bytes, size_t offset, std::string_view text) {
+  return bytes.size() >= offset + text.size() &&
+         std::equal(text.begin(), text.end(), bytes.begin() + static_cast<ptrdiff_t>(offset),
+                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
+}
+
 std::string image_format(std::span<const uint8_t> bytes) {
   using std::string_view_literals::operator""sv;
-  if (has(bytes, 0, "\xFF\xD8\xFF"sv)) return "JPEG";
-  if (has(bytes, 0, "\x89PNG\r\n\x1A\n"sv)) return "PNG";
-  if (has(bytes, 0, "GIF87a"sv) || has(bytes, 0, "GIF89a"sv)) return "GIF";
-  if (has(bytes, 0, "RIFF"sv) && has(bytes, 8, "WEBP"sv)) return "WebP";
-  if (has(bytes, 0, "BM"sv)) return "BMP";
-  if (has(bytes, 0, "II*\0"sv) || has(bytes, 0, "MM\0*"sv)) return "TIFF";
+  if (has_bytes_at(bytes, 0, "\xFF\xD8\xFF"sv)) return "JPEG";
+  if (has_bytes_at(bytes, 0, "\x89PNG\r\n\x1A\n"sv)) return "PNG";
+  if (has_bytes_at(bytes, 0, "GIF87a"sv) || has_bytes_at(bytes, 0, "GIF89a"sv)) return "GIF";
+  if (has_bytes_at(bytes, 0, "RIFF"sv) && has_bytes_at(bytes, 8, "WEBP"sv)) return "WebP";
+  if (has_bytes_at(bytes, 0, "BM"sv)) return "BMP";
+  if (has_bytes_at(bytes, 0, "II*\0"sv) || has_bytes_at(bytes, 0, "MM\0*"sv)) return "TIFF";
   return "";
 }
 

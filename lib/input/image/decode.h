@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace bv {
 
+// Returns whether `bytes` has `text`, a file format's mark, at `offset`.
+bool has_bytes_at(std::span<const uint8_t> bytes, size_t offset, std::string_view text);
 // Returns the format that the first bytes of a file show: "JPEG", "PNG", "GIF", "WebP", "BMP",
 // "TIFF", or "" if unknown.
 std::string image_format(std::span<const uint8_t> bytes);

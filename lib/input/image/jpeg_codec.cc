@@ -19,7 +19,7 @@ size_t bytes_left(j_common_ptr info) {
   return decompress->src ? decompress->src->bytes_in_buffer : 0;
 }
 
-[[noreturn]] void fail(j_common_ptr info) {
+[[noreturn]] void fail_jpeg(j_common_ptr info) {
   auto* errors = reinterpret_cast<JpegErrors*>(info->err);
   char text[JMSG_LENGTH_MAX];
   (*info->err->format_message)(info, text);
@@ -38,7 +38,7 @@ void on_message(j_common_ptr info, int level) {
     case JWRN_HUFF_BAD_CODE:
     case JWRN_ARITH_BAD_CODE:
     case JWRN_MUST_RESYNC:
-      fail(info);
+      fail_jpeg(info);
     default:
       ++info->err->num_warnings;
   }
@@ -58,7 +58,7 @@ void on_progress(j_common_ptr info) {
 
 void set_up(JpegErrors* errors) {
   jpeg_std_error(&errors->base);
-  errors->base.error_exit = fail;
+  errors->base.error_exit = fail_jpeg;
   errors->base.emit_message = on_message;
   errors->bytes_left = 0;
   errors->message[0] = 0;

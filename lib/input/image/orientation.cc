@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 constexpr int kAsStored = 1;
-constexpr int64_t kTail = 4096;
+constexpr int64_t kPngTail = 4096;
 
 int64_t big_endian(Bytes bytes, size_t at, int count) {
   int64_t value = 0;
@@ -28,12 +28,6 @@ int64_t little_endian(Bytes bytes, size_t at, int count) {
   int64_t value = 0;
   for (int i = count - 1; i >= 0; --i) value = value << 8 | bytes[at + i];
   return value;
-}
-
-bool has(Bytes bytes, size_t at, std::string_view text) {
-  return bytes.size() >= at + text.size() &&
-         std::equal(text.begin(), text.end(), bytes.begin() + static_cast<ptrdiff_t>(at),
-                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
 ByteReader reader_of(Bytes bytes) {
@@ -53,8 +47,8 @@ int tiff_orientation(const ByteReader& read, int64_t start, int64_t length) {
     return found.size() < static_cast<size_t>(need) ? Bytes{} : found;
   };
   Bytes bytes = part(0, 8);
-  const bool little = has(bytes, 0, "II*\0"sv);
-  if (!little && !has(bytes, 0, "MM\0*"sv)) return kAsStored;
+  const bool little = has_bytes_at(bytes, 0, "II*\0"sv);
+  if (!little && !has_bytes_at(bytes, 0, "MM\0*"sv)) return kAsStored;
   const auto number = [&](size_t at, int count) {
     return little ? little_endian(bytes, at, count) : big_endian(bytes, at, count);
   };
@@ -90,7 +84,7 @@ int jpeg_orientation(const ByteReader& read) {
     if (marker == 0xDA || marker == 0xD9) return kAsStored;  // the pixels, or the end
     const int64_t length = big_endian(head, 2, 2);
     if (length < 2) return kAsStored;
-    if (marker == 0xE1 && has(head, 4, "Exif\0\0"sv))
+    if (marker == 0xE1 && has_bytes_at(head, 4, "Exif\0\0"sv))
       return tiff_orientation(read, offset + 10, length - 8);
     offset += 2 + length;
   }
@@ -100,7 +94,7 @@ int jpeg_orientation(const ByteReader& read) {
 // Searches the last bytes of a PNG file, from `first` on or later, for an eXIf chunk.
 int late_png_orientation(const ByteReader& read, int64_t first, int64_t size) {
   constexpr std::string_view kType = "eXIf";
-  const Bytes tail = read(std::max(first, size - kTail), kTail);
+  const Bytes tail = read(std::max(first, size - kPngTail), kPngTail);
   for (auto at = tail.begin();; ++at) {
     at = std::search(at, tail.end(), kType.begin(), kType.end());
     if (at == tail.end()) return kAsStored;
@@ -122,9 +116,10 @@ int png_orientation(const ByteReader& read, int64_t size, bool in_memory) {
     const Bytes head = read(offset, 8);
     if (head.size() < 8) return kAsStored;
     const int64_t length = big_endian(head, 0, 4);
-    if (has(head, 4, "eXIf")) return tiff_orientation(read, offset + 8, length);
+    if (has_bytes_at(head, 4, "eXIf")) return tiff_orientation(read, offset + 8, length);
     // The pixels may be in thousands of chunks.
-    if (!in_memory && has(head, 4, "IDAT")) return late_png_orientation(read, offset, size);
+    if (!in_memory && has_bytes_at(head, 4, "IDAT"))
+      return late_png_orientation(read, offset, size);
     offset += 12 + length;
   }
 }
@@ -136,14 +131,14 @@ int webp_orientation(const ByteReader& read) {
     const Bytes head = read(offset, 8);
     if (head.size() < 8) return kAsStored;
     // A file that does not begin with this chunk contains only pixels.
-    if (chunk == 0 && !has(head, 0, "VP8X")) return kAsStored;
+    if (chunk == 0 && !has_bytes_at(head, 0, "VP8X")) return kAsStored;
     const int64_t length = little_endian(head, 4, 4);
-    if (!has(head, 0, "EXIF")) {
+    if (!has_bytes_at(head, 0, "EXIF")) {
       offset += 8 + length + length % 2;
       continue;
     }
     // Some programs write the prefix that JPEG files have.
-    const int64_t prefix = has(read(offset + 8, 6), 0, "Exif\0\0"sv) ? 6 : 0;
+    const int64_t prefix = has_bytes_at(read(offset + 8, 6), 0, "Exif\0\0"sv) ? 6 : 0;
     return tiff_orientation(read, offset + 8 + prefix, length - prefix);
   }
   return kAsStored;

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-void ok(int code) {
+void check_png(int code) {
   if (code) throw Error::bare(Exit::data, fmt::format("broken PNG: {}", spng_strerror(code)));
 }
 
@@ -25,22 +25,23 @@ at::Tensor decode_png(std::span<const uint8_t> bytes, int channels) {
   const std::unique_ptr<spng_ctx, decltype(&spng_ctx_free)> context(spng_ctx_new(0),
                                                                     &spng_ctx_free);
   check(context != nullptr, "no memory for a PNG decoder");
-  ok(spng_set_image_limits(context.get(), limits::kImageSide, limits::kImageSide));
-  ok(spng_set_chunk_limits(context.get(), limits::kPngChunkBytes, limits::kPngChunkBytes));
+  check_png(spng_set_image_limits(context.get(), limits::kImageSide, limits::kImageSide));
+  check_png(spng_set_chunk_limits(context.get(), limits::kPngChunkBytes, limits::kPngChunkBytes));
   // A damaged ancillary chunk (a comment) does not affect the pixels.
-  ok(spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD));
-  ok(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));
+  check_png(spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD));
+  check_png(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));
   spng_ihdr header;
-  ok(spng_get_ihdr(context.get(), &header));
+  check_png(spng_get_ihdr(context.get(), &header));
   check_decoded_size(header.height, header.width);
   const bool grey = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
                     header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
   const int64_t height = header.height, width = header.width;
   at::Tensor rgb = at::empty({height, width, 3}, at::kByte);
   size_t needed = 0;
-  ok(spng_decoded_image_size(context.get(), SPNG_FMT_RGB8, &needed));
+  check_png(spng_decoded_image_size(context.get(), SPNG_FMT_RGB8, &needed));
   check(needed == static_cast<size_t>(rgb.numel()), "PNG size {} is not {}", needed, rgb.numel());
-  ok(spng_decode_image(context.get(), rgb.mutable_data_ptr<uint8_t>(), needed, SPNG_FMT_RGB8, 0));
+  check_png(
+      spng_decode_image(context.get(), rgb.mutable_data_ptr<uint8_t>(), needed, SPNG_FMT_RGB8, 0));
   if (channels == 3 || (channels == 0 && !grey)) return rgb;
   at::Tensor image = at::empty({height, width, 1}, at::kByte);
   const uint8_t* from = rgb.const_data_ptr<uint8_t>();

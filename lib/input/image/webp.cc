@@ -27,7 +27,7 @@ const char* reason(VP8StatusCode status) {
   }
 }
 
-void ok(VP8StatusCode status) {
+void check_webp(VP8StatusCode status) {
   if (status != VP8_STATUS_OK)
     throw Error::bare(Exit::data, fmt::format("broken WebP: {}", reason(status)));
 }
@@ -48,7 +48,7 @@ at::Tensor decode_webp(std::span<const uint8_t> bytes, int channels) {
   check_complete(bytes);
   WebPDecoderConfig config;
   check(WebPInitDecoderConfig(&config), "libwebp is not the version of its header");
-  ok(WebPGetFeatures(bytes.data(), bytes.size(), &config.input));
+  check_webp(WebPGetFeatures(bytes.data(), bytes.size(), &config.input));
   if (config.input.has_animation) throw Error::bare(Exit::data, std::string(kAnimatedWebp));
   const int64_t height = config.input.height, width = config.input.width;
   check_decoded_size(height, width);
@@ -57,7 +57,7 @@ at::Tensor decode_webp(std::span<const uint8_t> bytes, int channels) {
   config.output.is_external_memory = 1;
   config.output.u.RGBA = {rgb.mutable_data_ptr<uint8_t>(), static_cast<int>(3 * width),
                           static_cast<size_t>(rgb.numel())};
-  ok(WebPDecode(bytes.data(), bytes.size(), &config));
+  check_webp(WebPDecode(bytes.data(), bytes.size(), &config));
   if (channels != 1) return rgb;
   at::Tensor image = at::empty({height, width, 1}, at::kByte);
   const uint8_t* from = rgb.const_data_ptr<uint8_t>();

@@ -23,7 +23,7 @@ bool is_encoded(const at::Tensor& bytes) {
   return format == "JPEG" || format == "PNG" || format == "WebP";
 }
 
-[[noreturn]] void fail(const std::string& why) { throw Error(Exit::usage, "", why); }
+[[noreturn]] void fail_batch(const std::string& why) { throw Error(Exit::usage, "", why); }
 
 }  // namespace
 
@@ -32,12 +32,12 @@ BatchRing::BatchRing(const Example& prototype, int64_t batch_size, int batches, 
     : pinned_(pinned), batches_(batches) {
   for (const auto& [name, value] : prototype) {
     if (evaluation && (name == "_mask" || name == "_id")) {
-      fail(
+      fail_batch(
           fmt::format("the evaluation itself uses the name '{}': leave this feature out with "
                       "drop('{}') or keep(...)",
                       name, name));
     }
-    if (!value.defined()) fail(fmt::format("feature '{}' has no value", name));
+    if (!value.defined()) fail_batch(fmt::format("feature '{}' has no value", name));
     add(name, value.scalar_type(), value.sizes(), batch_size, features_);
   }
   if (!evaluation) return;
@@ -79,26 +79,27 @@ void BatchRing::write_stacked(int64_t slot, int64_t row, int64_t count, const Ex
 void BatchRing::copy(int64_t slot, int64_t row, int64_t count, bool stacked,
                      const Example& example) {
   const auto unknown = [](const std::string& name) {
-    fail(fmt::format("feature '{}' is not in other examples: remove it with drop('{}')", name,
-                     name));
+    fail_batch(fmt::format("feature '{}' is not in other examples: remove it with drop('{}')", name,
+                           name));
   };
   auto given = example.begin();  // sorted by name, like features_
   for (const Feature& feature : features_) {
     if (given != example.end() && given->first < feature.name) unknown(given->first);
     if (given == example.end() || given->first != feature.name || !given->second.defined()) {
-      fail(fmt::format("feature '{}' is missing, but other examples have it", feature.name));
+      fail_batch(fmt::format("feature '{}' is missing, but other examples have it", feature.name));
     }
     const at::Tensor& value = given->second;
     ++given;
     if (value.scalar_type() != feature.dtype) {
-      fail(fmt::format("feature '{}' is {}, but {} in other examples", feature.name,
-                       dtype_name(value.scalar_type()), dtype_name(feature.dtype)));
+      fail_batch(fmt::format("feature '{}' is {}, but {} in other examples", feature.name,
+                             dtype_name(value.scalar_type()), dtype_name(feature.dtype)));
     }
     const bool has_count = stacked && value.dim() > 0 && value.size(0) == count;
     const at::IntArrayRef shape = has_count ? value.sizes().slice(1) : value.sizes();
     if (has_count != stacked || shape != at::IntArrayRef(feature.shape)) {
-      fail(fmt::format("feature '{}' has shape {}, but {} in other examples: {}", feature.name,
-                       shape_text(shape), shape_text(feature.shape), remedy(feature, value)));
+      fail_batch(fmt::format("feature '{}' has shape {}, but {} in other examples: {}",
+                             feature.name, shape_text(shape), shape_text(feature.shape),
+                             remedy(feature, value)));
     }
     char* to = feature.base[slot] + row * feature.row_bytes;
     if (value.is_contiguous()) {

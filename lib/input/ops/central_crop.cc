@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable central_crop_keys(
     "pp: central_crop",
     {"Crops the centre of the image. It changes 'image', of shape (height, width, channels) and "
      "any type. Use it in evaluation, after resize_small.",
@@ -47,7 +47,7 @@ class CentralCrop : public ImageOp {
   const std::optional<Size> size_;
 };
 
-const Register<Op, CentralCrop> registered("central_crop");
+const Register<Op, CentralCrop> registered_central_crop("central_crop");
 
 }  // namespace
 }  // namespace bv

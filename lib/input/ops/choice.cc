@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable choice_keys(
     "pp: choice",
     {"Chooses random entries of a feature, each at most once, for example one of several captions. "
      "Entries lie along the first dimension; the feature may have any type and any shape but that "
@@ -137,7 +137,7 @@ class Choice : public Op {
   std::vector<std::string> inkeys_, outkeys_;
 };
 
-const Register<Op, Choice> registered("choice");
+const Register<Op, Choice> registered_choice("choice");
 
 }  // namespace
 }  // namespace bv

@@ -6,7 +6,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable choice_no_replacement_keys(
     "pp: choice_no_replacement",
     {"Not supported; using it is an error: it counts the visits to each example, which a resumed "
      "run could not repeat. Use choice, which chooses again each time.",
@@ -21,7 +21,7 @@ class ChoiceNoReplacement : public Op {
   void apply(Example&, Rng&) const override {}
 };
 
-const Register<Op, ChoiceNoReplacement> registered("choice_no_replacement");
+const Register<Op, ChoiceNoReplacement> registered_choice_no_replacement("choice_no_replacement");
 
 }  // namespace
 }  // namespace bv

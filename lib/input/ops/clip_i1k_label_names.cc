@@ -16,12 +16,13 @@ extern const char bv_clip_i1k_names_end[] __attribute__((visibility("hidden")));
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: clip_i1k_label_names",
-                    {"Converts ImageNet class numbers, 0 to 999, to the names that CLIP uses. It "
-                     "takes a number or a list of numbers of any integer type, by default from "
-                     "'label', and stores a string for each in 'labels'.",
-                     "clip_i1k_label_names", "pp/ops_text.py get_pp_clip_i1k_label_names"},
-                    {}, kLabelNamesKeys);
+const KeyTable clip_i1k_label_names_keys(
+    "pp: clip_i1k_label_names",
+    {"Converts ImageNet class numbers, 0 to 999, to the names that CLIP uses. It "
+     "takes a number or a list of numbers of any integer type, by default from "
+     "'label', and stores a string for each in 'labels'.",
+     "clip_i1k_label_names", "pp/ops_text.py get_pp_clip_i1k_label_names"},
+    {}, kLabelNamesKeys);
 
 class ClipI1kLabelNames : public LabelNamesOp {
  public:
@@ -29,7 +30,7 @@ class ClipI1kLabelNames : public LabelNamesOp {
       : LabelNamesOp("clip_i1k_label_names", {bv_clip_i1k_names, bv_clip_i1k_names_end}, args) {}
 };
 
-const Register<Op, ClipI1kLabelNames> registered("clip_i1k_label_names");
+const Register<Op, ClipI1kLabelNames> registered_clip_i1k_label_names("clip_i1k_label_names");
 
 }  // namespace
 }  // namespace bv

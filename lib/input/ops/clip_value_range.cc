@@ -5,7 +5,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable clip_value_range_keys(
     "pp: clip_value_range",
     {"Subtracts a mean from each channel and divides by a standard deviation, by default those of "
      "CLIP's training images. It changes 'image' from any numeric type, with channels last, to "
@@ -24,7 +24,7 @@ class ClipValueRange : public NormalizeOp {
   }
 };
 
-const Register<Op, ClipValueRange> registered("clip_value_range");
+const Register<Op, ClipValueRange> registered_clip_value_range("clip_value_range");
 
 }  // namespace
 }  // namespace bv

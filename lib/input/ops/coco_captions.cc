@@ -6,11 +6,12 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: coco_captions",
-                    {"Copies the captions of a COCO example, its feature 'captions/text', to a "
-                     "shorter name. They may have any type and shape.",
-                     "coco_captions", "pp/ops_text.py get_coco_captions"},
-                    {{"outkey", "string", "captions", "Name of the new feature."}});
+const KeyTable coco_captions_keys(
+    "pp: coco_captions",
+    {"Copies the captions of a COCO example, its feature 'captions/text', to a "
+     "shorter name. They may have any type and shape.",
+     "coco_captions", "pp/ops_text.py get_coco_captions"},
+    {{"outkey", "string", "captions", "Name of the new feature."}});
 
 class CocoCaptions : public Op {
  public:
@@ -27,7 +28,7 @@ class CocoCaptions : public Op {
   const std::string outkey_;
 };
 
-const Register<Op, CocoCaptions> registered("coco_captions");
+const Register<Op, CocoCaptions> registered_coco_captions("coco_captions");
 
 }  // namespace
 }  // namespace bv

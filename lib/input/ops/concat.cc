@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable concat_keys(
     "pp: concat",
     {"Concatenates features along an axis. All must have the same type, which the result keeps, "
      "and the same shape except along that axis.",
@@ -75,7 +75,7 @@ class Concat : public Op {
   const int64_t axis_;
 };
 
-const Register<Op, Concat> registered("concat");
+const Register<Op, Concat> registered_concat("concat");
 
 }  // namespace
 }  // namespace bv

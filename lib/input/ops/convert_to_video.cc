@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable convert_to_video_keys(
     "pp: convert_to_video",
     {"Turns an image into a video: the image is the first frame, all others are zero. It changes "
      "'image' from (height, width, channels) of any type to (frames, height, width, channels) of "
@@ -48,7 +48,7 @@ class ConvertToVideo : public ImageOp {
   const int64_t num_frames_;
 };
 
-const Register<Op, ConvertToVideo> registered("convert_to_video");
+const Register<Op, ConvertToVideo> registered_convert_to_video("convert_to_video");
 
 }  // namespace
 }  // namespace bv

@@ -6,13 +6,14 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: copy",
-                    {"Copies a feature of any type and shape to a second name. Later ops can then "
-                     "change one of the two and leave the other.",
-                     "copy('image', 'original')", "pp/ops_general.py get_copy"},
-                    {{"inkey", "string", "required", "The feature to copy."},
-                     {"outkey", "string", "required",
-                      "Name of the copy. An existing feature of this name is replaced."}});
+const KeyTable copy_keys(
+    "pp: copy",
+    {"Copies a feature of any type and shape to a second name. Later ops can then "
+     "change one of the two and leave the other.",
+     "copy('image', 'original')", "pp/ops_general.py get_copy"},
+    {{"inkey", "string", "required", "The feature to copy."},
+     {"outkey", "string", "required",
+      "Name of the copy. An existing feature of this name is replaced."}});
 
 class Copy : public Op {
  public:
@@ -34,7 +35,7 @@ class Copy : public Op {
   const std::string in_, out_;
 };
 
-const Register<Op, Copy> registered("copy");
+const Register<Op, Copy> registered_copy("copy");
 
 }  // namespace
 }  // namespace bv

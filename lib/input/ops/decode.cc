@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable decode_keys(
     "pp: decode",
     {"Decodes an image file. It changes 'image' from the bytes of a JPEG, PNG or WebP file (1-d "
      "uint8) to pixels: (height, width, channels) uint8. Put it first for data that consists of "
@@ -71,7 +71,7 @@ class Decode : public Op {
   const InOutKeys keys_;
 };
 
-const Register<Op, Decode> registered("decode");
+const Register<Op, Decode> registered_decode("decode");
 
 }  // namespace
 }  // namespace bv

@@ -25,7 +25,7 @@ constexpr KeyText kExifKeys[] = {
      "If True, the crop is taken from the image turned upright by its EXIF orientation, as photos "
      "from phones and cameras need. If False, the image is used as stored, as in big_vision.",
      "", "-"}};
-const KeyTable keys(
+const KeyTable decode_jpeg_and_inception_crop_keys(
     "pp: decode_jpeg_and_inception_crop",
     {"Gives the same values as \"decode|inception_crop\", but faster: it decodes little more than "
      "the crop of a JPEG file. It changes 'image' from the bytes of a JPEG, PNG or WebP file (1-d "
@@ -119,7 +119,8 @@ class DecodeJpegAndInceptionCrop : public Op {
   InOutKeys keys_;
 };
 
-const Register<Op, DecodeJpegAndInceptionCrop> registered("decode_jpeg_and_inception_crop");
+const Register<Op, DecodeJpegAndInceptionCrop> registered_decode_jpeg_and_inception_crop(
+    "decode_jpeg_and_inception_crop");
 
 }  // namespace
 }  // namespace bv

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable drop_keys(
     "pp: drop",
     {"Removes features of any type and shape from the example. All of them must exist; big_vision "
      "ignores missing ones.",
@@ -38,7 +38,7 @@ class Drop : public Op {
   const std::vector<std::string> keys_;
 };
 
-const Register<Op, Drop> registered("drop");
+const Register<Op, Drop> registered_drop("drop");
 
 }  // namespace
 }  // namespace bv

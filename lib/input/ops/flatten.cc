@@ -5,7 +5,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable flatten_keys(
     "pp: flatten",
     {"Does nothing. In big_vision it turns a feature b inside a into 'a/b'; here features have "
      "such names from the start. It exists so that big_vision's pp strings work.",
@@ -21,7 +21,7 @@ class Flatten : public Op {
   void apply_batch(Example&, std::span<Rng>) const override {}
 };
 
-const Register<Op, Flatten> registered("flatten");
+const Register<Op, Flatten> registered_flatten("flatten");
 
 }  // namespace
 }  // namespace bv

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable flip_lr_keys(
     "pp: flip_lr",
     {"Flips the image left to right with probability 0.5. It changes 'image', of shape (height, "
      "width, channels) and any type. Leave it out if left and right matter, as for digits and "
@@ -74,7 +74,7 @@ class FlipLr : public ImageOp {
   const bool alternate_;
 };
 
-const Register<Op, FlipLr> registered("flip_lr");
+const Register<Op, FlipLr> registered_flip_lr("flip_lr");
 
 }  // namespace
 }  // namespace bv

@@ -16,12 +16,13 @@ extern const char bv_i21k_names_end[] __attribute__((visibility("hidden")));
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: i21k_label_names",
-                    {"Converts ImageNet-21k class numbers, 0 to 21842, to their first WordNet "
-                     "word. It takes a number or a list of numbers of any integer type, by default "
-                     "from 'label', and stores a string for each in 'labels'.",
-                     "i21k_label_names", "pp/ops_text.py get_pp_i21k_label_names"},
-                    {}, kLabelNamesKeys);
+const KeyTable i21k_label_names_keys(
+    "pp: i21k_label_names",
+    {"Converts ImageNet-21k class numbers, 0 to 21842, to their first WordNet "
+     "word. It takes a number or a list of numbers of any integer type, by default "
+     "from 'label', and stores a string for each in 'labels'.",
+     "i21k_label_names", "pp/ops_text.py get_pp_i21k_label_names"},
+    {}, kLabelNamesKeys);
 
 class I21kLabelNames : public LabelNamesOp {
  public:
@@ -29,7 +30,7 @@ class I21kLabelNames : public LabelNamesOp {
       : LabelNamesOp("i21k_label_names", {bv_i21k_names, bv_i21k_names_end}, args) {}
 };
 
-const Register<Op, I21kLabelNames> registered("i21k_label_names");
+const Register<Op, I21kLabelNames> registered_i21k_label_names("i21k_label_names");
 
 }  // namespace
 }  // namespace bv

@@ -6,7 +6,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable inception_crop_keys(
     "pp: inception_crop",
     {"Takes a crop of random position, size and aspect ratio (0.75 to 1.33), and resizes it. It is "
      "the usual augmentation for photos. 'image' must be (height, width, channels), of uint8 or "
@@ -59,7 +59,7 @@ class InceptionCrop : public ImageOp {
   const ResizeOptions resize_;
 };
 
-const Register<Op, InceptionCrop> registered("inception_crop");
+const Register<Op, InceptionCrop> registered_inception_crop("inception_crop");
 
 }  // namespace
 }  // namespace bv

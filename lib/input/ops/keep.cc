@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable keep_keys(
     "pp: keep",
     {"Removes all features but the named ones, of any type and shape. It usually ends a pp string, "
      "because the remaining features go into the batch. All named ones must exist; big_vision "
@@ -38,7 +38,7 @@ class KeepOp : public Op {
   const std::vector<std::string> keys_;
 };
 
-const Register<Op, KeepOp> registered("keep");
+const Register<Op, KeepOp> registered_keep("keep");
 
 }  // namespace
 }  // namespace bv

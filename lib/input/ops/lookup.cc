@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable lookup_keys(
     "pp: lookup",
     {"Replaces a string with its number in a table file. It takes a string (1-d uint8) or several "
      "(2-d uint8), and gives one int64 number or a list of them. A string that the table lacks is "
@@ -101,7 +101,7 @@ class Lookup : public TensorOp {
   mutable LookupTable table_;
 };
 
-const Register<Op, Lookup> registered("lookup");
+const Register<Op, Lookup> registered_lookup("lookup");
 
 }  // namespace
 }  // namespace bv

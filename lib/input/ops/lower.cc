@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable lower_keys(
     "pp: lower",
     {"Converts the letters A to Z to lower case and leaves all others, such as Ä. It changes "
      "'text', which must be a string (1-d uint8) or several (2-d uint8).",
@@ -42,7 +42,7 @@ class Lower : public TensorOp {
   }
 };
 
-const Register<Op, Lower> registered("lower");
+const Register<Op, Lower> registered_lower("lower");
 
 }  // namespace
 }  // namespace bv

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable onehot_keys(
     "pp: onehot",
     {"Encodes a class number as a one-hot vector, and a list of numbers as one vector with several "
      "ones. It takes a number of any integer type, or a list of any integer type but uint8, which "
@@ -94,7 +94,7 @@ class Onehot : public TensorOp {
   double on_ = 1, off_ = 0;
 };
 
-const Register<Op, Onehot> registered("onehot");
+const Register<Op, Onehot> registered_onehot("onehot");
 
 }  // namespace
 }  // namespace bv

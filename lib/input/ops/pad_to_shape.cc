@@ -14,23 +14,23 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: pad_to_shape",
-                    {"Pads a feature with values at its edges, for example an image before "
-                     "random_crop. By default it changes 'image', which may have any type and must "
-                     "have as many dimensions as shape. A feature larger than shape is an error.",
-                     "pad_to_shape([40, 40, 3], where='both')",
-                     "pp/ops_general.py get_pad_to_shape"},
-                    {{"shape", "list of (int -1..2147483648 | null)", "required",
-                      "Size of each dimension of the result. None or -1 leaves a dimension as it "
-                      "is. The result may take at most 4 GiB per example.",
-                      "[40, 40, -1]"},
-                     {"pad_value", "float", "0",
-                      "The padding value. It must fit the type of the feature: whole for integers, "
-                      "and from 0 to 255 for uint8."},
-                     {"where", "'before' | 'after' | 'both'", "after",
-                      "Where to pad each dimension. 'both' pads half before and half after, and "
-                      "one more after if their number is odd."}},
-                    in_out_key_texts());
+const KeyTable pad_to_shape_keys(
+    "pp: pad_to_shape",
+    {"Pads a feature with values at its edges, for example an image before "
+     "random_crop. By default it changes 'image', which may have any type and must "
+     "have as many dimensions as shape. A feature larger than shape is an error.",
+     "pad_to_shape([40, 40, 3], where='both')", "pp/ops_general.py get_pad_to_shape"},
+    {{"shape", "list of (int -1..2147483648 | null)", "required",
+      "Size of each dimension of the result. None or -1 leaves a dimension as it "
+      "is. The result may take at most 4 GiB per example.",
+      "[40, 40, -1]"},
+     {"pad_value", "float", "0",
+      "The padding value. It must fit the type of the feature: whole for integers, "
+      "and from 0 to 255 for uint8."},
+     {"where", "'before' | 'after' | 'both'", "after",
+      "Where to pad each dimension. 'both' pads half before and half after, and "
+      "one more after if their number is odd."}},
+    in_out_key_texts());
 
 // Where the input is placed in the output, both row-major, in elements.
 struct PaddedLayout {
@@ -150,7 +150,7 @@ class PadToShape : public TensorOp {
   const std::string where_;
 };
 
-const Register<Op, PadToShape> registered("pad_to_shape");
+const Register<Op, PadToShape> registered_pad_to_shape("pad_to_shape");
 
 }  // namespace
 }  // namespace bv

@@ -5,11 +5,12 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: rag_tensor",
-                    {"Not supported; using it is an error: a batch cannot hold examples of "
-                     "different shapes. Use pad_to_shape, which makes the shapes equal.",
-                     "", "pp/ops_general.py get_rag_tensor"},
-                    {});
+const KeyTable rag_tensor_keys(
+    "pp: rag_tensor",
+    {"Not supported; using it is an error: a batch cannot hold examples of "
+     "different shapes. Use pad_to_shape, which makes the shapes equal.",
+     "", "pp/ops_general.py get_rag_tensor"},
+    {});
 
 class RagTensor : public Op {
  public:
@@ -21,7 +22,7 @@ class RagTensor : public Op {
   void apply(Example&, Rng&) const override {}
 };
 
-const Register<Op, RagTensor> registered("rag_tensor");
+const Register<Op, RagTensor> registered_rag_tensor("rag_tensor");
 
 }  // namespace
 }  // namespace bv

@@ -21,7 +21,7 @@ constexpr TableText kText = {
     "Contrast, ShearX and Cutout. It changes 'image', which must be (height, width, 3) uint8, so "
     "put it before value_range. It reduces overfitting in long runs on photos.",
     "randaug(2, 10)", "pp/archive/randaug.py get_randaug"};
-const KeyTable keys("pp: randaug", kText, {}, kRandAugKeys, in_out_key_texts());
+const KeyTable randaug_keys("pp: randaug", kText, {}, kRandAugKeys, in_out_key_texts());
 const KeyTable keys_with_its_module("pp: archive.randaug", kText, {}, kRandAugKeys,
                                     in_out_key_texts());
 
@@ -67,7 +67,7 @@ class RandAug : public ImageOp {
   const double magnitude_;
 };
 
-const Register<Op, RandAug> registered("randaug");
+const Register<Op, RandAug> registered_randaug("randaug");
 const Register<Op, RandAug> registered_with_its_module("archive.randaug");
 
 }  // namespace

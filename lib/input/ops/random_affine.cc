@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable random_affine_keys(
     "pp: random_affine",
     {"Shifts, rotates and scales the image about its centre, all uniformly at random. 'image' must "
      "be (height, width, channels) of uint8 or float32 and keeps its size and type. It suits small "
@@ -101,7 +101,7 @@ class RandomAffine : public ImageOp {
   const double fill_;
 };
 
-const Register<Op, RandomAffine> registered("random_affine");
+const Register<Op, RandomAffine> registered_random_affine("random_affine");
 
 }  // namespace
 }  // namespace bv

@@ -7,14 +7,15 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: random_crop",
-                    {"Crops the image at a uniformly random position. It changes 'image', of shape "
-                     "(height, width, channels) and any type.",
-                     "random_crop(32)", "pp/ops_image.py get_random_crop"},
-                    {{"crop_size", kSizeType, "required",
-                      "Size of the crop in pixels: one number for both sides, or [height, width]. "
-                      "A smaller image is an error; an image of this size stays as it is."}},
-                    in_out_key_texts());
+const KeyTable random_crop_keys(
+    "pp: random_crop",
+    {"Crops the image at a uniformly random position. It changes 'image', of shape "
+     "(height, width, channels) and any type.",
+     "random_crop(32)", "pp/ops_image.py get_random_crop"},
+    {{"crop_size", kSizeType, "required",
+      "Size of the crop in pixels: one number for both sides, or [height, width]. "
+      "A smaller image is an error; an image of this size stays as it is."}},
+    in_out_key_texts());
 
 class RandomCrop : public ImageOp {
  public:
@@ -45,7 +46,7 @@ class RandomCrop : public ImageOp {
   const Size size_;
 };
 
-const Register<Op, RandomCrop> registered("random_crop");
+const Register<Op, RandomCrop> registered_random_crop("random_crop");
 
 }  // namespace
 }  // namespace bv

@@ -9,15 +9,16 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: reshape",
-                    {"Changes the shape of a feature. The values keep their order. By default it "
-                     "changes 'image', which may have any type and shape.",
-                     "reshape([28, 28, 1])", "pp/ops_general.py get_reshape"},
-                    {{"new_shape", "list of int >= -1", "required",
-                      "Size of each dimension. One of them may be -1: it is inferred. An example "
-                      "whose number of values does not fit is an error.",
-                      "[2, -1]"}},
-                    in_out_key_texts());
+const KeyTable reshape_keys(
+    "pp: reshape",
+    {"Changes the shape of a feature. The values keep their order. By default it "
+     "changes 'image', which may have any type and shape.",
+     "reshape([28, 28, 1])", "pp/ops_general.py get_reshape"},
+    {{"new_shape", "list of int >= -1", "required",
+      "Size of each dimension. One of them may be -1: it is inferred. An example "
+      "whose number of values does not fit is an error.",
+      "[2, -1]"}},
+    in_out_key_texts());
 
 class Reshape : public TensorOp {
  public:
@@ -62,7 +63,7 @@ class Reshape : public TensorOp {
   const std::vector<int64_t> shape_;
 };
 
-const Register<Op, Reshape> registered("reshape");
+const Register<Op, Reshape> registered_reshape("reshape");
 
 }  // namespace
 }  // namespace bv

@@ -5,7 +5,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable resize_keys(
     "pp: resize",
     {"Resizes the image to a fixed size without keeping its aspect ratio. 'image' must be (height, "
      "width, channels) of uint8 or float32 and keeps its type. To make photos much smaller, add "
@@ -28,7 +28,7 @@ class Resize : public ResizeOp {
   const Size size_;
 };
 
-const Register<Op, Resize> registered("resize");
+const Register<Op, Resize> registered_resize("resize");
 
 }  // namespace
 }  // namespace bv

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable resize_long_keys(
     "pp: resize_long",
     {"Resizes the image so that its longer side has a given length, and keeps its aspect ratio. "
      "'image' must be (height, width, channels) of uint8 or float32 and keeps its type. With "
@@ -34,7 +34,7 @@ class ResizeLong : public ResizeOp {
   const int64_t side_;
 };
 
-const Register<Op, ResizeLong> registered("resize_long");
+const Register<Op, ResizeLong> registered_resize_long("resize_long");
 
 }  // namespace
 }  // namespace bv

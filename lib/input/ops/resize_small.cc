@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable resize_small_keys(
     "pp: resize_small",
     {"Resizes the image so that its smaller side has a given length, and keeps its aspect ratio. "
      "'image' must be (height, width, channels) of uint8 or float32 and keeps its type. Use it in "
@@ -34,7 +34,7 @@ class ResizeSmall : public ResizeOp {
   const int64_t side_;
 };
 
-const Register<Op, ResizeSmall> registered("resize_small");
+const Register<Op, ResizeSmall> registered_resize_small("resize_small");
 
 }  // namespace
 }  // namespace bv

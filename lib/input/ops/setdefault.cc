@@ -15,16 +15,17 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: setdefault",
-                    {"Sets a feature that is missing or empty, and leaves one that has values. A "
-                     "missing feature becomes one int64, float32 or bool value, or a string. An "
-                     "empty one keeps its type, and its dimensions of size 0 get size 1.",
-                     "setdefault('label', -1)", "pp/ops_general.py get_setdefault"},
-                    {{"key", "string", "required", "The feature to set."},
-                     {"value", "bool | int | float | string", "required",
-                      "Value of the feature: a number, a quoted string, True or False. It must fit "
-                      "the type of an empty feature.",
-                      "-1"}});
+const KeyTable setdefault_keys(
+    "pp: setdefault",
+    {"Sets a feature that is missing or empty, and leaves one that has values. A "
+     "missing feature becomes one int64, float32 or bool value, or a string. An "
+     "empty one keeps its type, and its dimensions of size 0 get size 1.",
+     "setdefault('label', -1)", "pp/ops_general.py get_setdefault"},
+    {{"key", "string", "required", "The feature to set."},
+     {"value", "bool | int | float | string", "required",
+      "Value of the feature: a number, a quoted string, True or False. It must fit "
+      "the type of an empty feature.",
+      "-1"}});
 
 class Setdefault : public Op {
  public:
@@ -100,7 +101,7 @@ class Setdefault : public Op {
   const Scalar value_;
 };
 
-const Register<Op, Setdefault> registered("setdefault");
+const Register<Op, Setdefault> registered_setdefault("setdefault");
 
 }  // namespace
 }  // namespace bv

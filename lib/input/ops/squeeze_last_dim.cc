@@ -6,11 +6,12 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("pp: squeeze_last_dim",
-                    {"Drops the last dimension, which must have size 1: (height, width, 1) becomes "
-                     "(height, width). By default it changes 'image', which may have any type.",
-                     "squeeze_last_dim", "pp/ops_general.py get_squeeze_last_dim"},
-                    {}, in_out_key_texts());
+const KeyTable squeeze_last_dim_keys(
+    "pp: squeeze_last_dim",
+    {"Drops the last dimension, which must have size 1: (height, width, 1) becomes "
+     "(height, width). By default it changes 'image', which may have any type.",
+     "squeeze_last_dim", "pp/ops_general.py get_squeeze_last_dim"},
+    {}, in_out_key_texts());
 
 class SqueezeLastDim : public TensorOp {
  public:
@@ -28,7 +29,7 @@ class SqueezeLastDim : public TensorOp {
   }
 };
 
-const Register<Op, SqueezeLastDim> registered("squeeze_last_dim");
+const Register<Op, SqueezeLastDim> registered_squeeze_last_dim("squeeze_last_dim");
 
 }  // namespace
 }  // namespace bv

@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable strfmt_keys(
     "pp: strfmt",
     {"Fills a template with the values of features and stores the string in 'text' (1-d uint8). A "
      "feature that is a list of strings gives a list of strings (2-d uint8).",
@@ -70,7 +70,7 @@ std::string number_text(double value, bool single) {
   return same ? short_text : fmt::format("{:.{}g}", value, single ? 9 : 17);
 }
 
-std::string element_text(const at::Tensor& scalar) {
+std::string scalar_text(const at::Tensor& scalar) {
   if (c10::isFloatingType(scalar.scalar_type())) {
     return number_text(scalar.item<double>(), scalar.scalar_type() != at::kDouble);
   }
@@ -80,7 +80,7 @@ std::string element_text(const at::Tensor& scalar) {
 // Returns the values as TensorFlow prints them. `values` is inside `depth` brackets of an array of
 // `rank` dimensions.
 std::string array_text(const at::Tensor& values, int64_t depth, int64_t rank) {
-  if (values.dim() == 0) return element_text(values);
+  if (values.dim() == 0) return scalar_text(values);
   const std::string separator =
       depth == rank - 1 ? " " : std::string(rank - depth - 1, '\n') + std::string(depth + 1, ' ');
   std::string text = "[";
@@ -144,7 +144,7 @@ class Strfmt : public Op {
   const std::string outkey_;
 };
 
-const Register<Op, Strfmt> registered("strfmt");
+const Register<Op, Strfmt> registered_strfmt("strfmt");
 
 }  // namespace
 }  // namespace bv

@@ -5,7 +5,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable tokenize_keys(
     "pp: tokenize",
     {"Not supported; using it is an error: bvtrain cannot read sentencepiece models. Tokenize the "
      "text beforehand and store the token ids with the images, for example in an .npz file.",
@@ -23,7 +23,7 @@ class Tokenize : public Op {
   void apply(Example&, Rng&) const override {}
 };
 
-const Register<Op, Tokenize> registered("tokenize");
+const Register<Op, Tokenize> registered_tokenize("tokenize");
 
 }  // namespace
 }  // namespace bv

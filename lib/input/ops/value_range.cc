@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable value_range_keys(
     "pp: value_range",
     {"Scales numbers linearly so that in_min becomes vmin and in_max becomes vmax. It changes "
      "'image' from any numeric type, with channels last, to float32 of the same shape. It usually "
@@ -62,7 +62,7 @@ class ValueRange : public NormalizeOp {
   }
 };
 
-const Register<Op, ValueRange> registered("value_range");
+const Register<Op, ValueRange> registered_value_range("value_range");
 
 }  // namespace
 }  // namespace bv

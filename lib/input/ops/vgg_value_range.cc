@@ -5,7 +5,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable vgg_value_range_keys(
     "pp: vgg_value_range",
     {"Subtracts a mean from each channel and divides by a standard deviation, by default those of "
      "ImageNet. It changes 'image' from any numeric type, with channels last, to float32 of the "
@@ -22,7 +22,7 @@ class VggValueRange : public NormalizeOp {
   }
 };
 
-const Register<Op, VggValueRange> registered("vgg_value_range");
+const Register<Op, VggValueRange> registered_vgg_value_range("vgg_value_range");
 
 }  // namespace
 }  // namespace bv

@@ -23,7 +23,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable cifar_keys(
     "input.data: cifar",
     {"CIFAR-10 or CIFAR-100 from the published \"binary version\": colour images of 32x32 pixels "
      "with the splits train and test. Examples have `image` and `label`, those of CIFAR-100 also "
@@ -200,7 +200,7 @@ class Cifar : public ArraySource {
   FolderKey dir_;
 };
 
-std::optional<DetectedData> detect(const std::string& folder) {
+std::optional<DetectedData> detect_cifar(const std::string& folder) {
   std::vector<std::string> found;
   for (const Variant& variant : kVariants) {
     if (!folder_of(variant, folder).empty()) found.push_back(fmt::format("{}", variant.classes));
@@ -214,10 +214,10 @@ std::optional<DetectedData> detect(const std::string& folder) {
   return DetectedData{fmt::format("binary files of CIFAR-{}", found[0]), {{"data_dir", folder}}};
 }
 
-const Register<Source, Cifar> registered("cifar");
-const RegisterDetector detector("cifar",
-                                "the binary files of CIFAR (data_batch_1.bin or train.bin)",
-                                detect);
+const Register<Source, Cifar> registered_cifar("cifar");
+const RegisterDetector cifar_detector("cifar",
+                                      "the binary files of CIFAR (data_batch_1.bin or train.bin)",
+                                      detect_cifar);
 
 }  // namespace
 }  // namespace bv

@@ -21,7 +21,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable csv_keys(
     "input.data: csv",
     {"A CSV file with one row per image: one column names the file, and another has the label. The "
      "first line names the columns. Examples have `image`, the bytes of the file, which an op such "
@@ -93,7 +93,7 @@ CsvSettings csv_settings(const Config& config, const std::string& own_folder) {
 }
 
 // The bytes of an image file that a row names.
-at::Tensor image_bytes(const RowFile& file) {
+at::Tensor row_image_bytes(const RowFile& file) {
   return file_bytes(file.path, fmt::format("can't read '{}'", file.name));
 }
 
@@ -127,7 +127,7 @@ class CsvReader : public RowReader {
     }
     if (!layout_.targets.empty()) example["labels"] = targets(cells);
     if (with_files)
-      example["image"] = image_bytes(row_file(cells[path_].text, folder_, cells[path_].at));
+      example["image"] = row_image_bytes(row_file(cells[path_].text, folder_, cells[path_].at));
     return example;
   }
 
@@ -288,7 +288,7 @@ bool in_class_folder(const std::string& image, const std::string& label,
 // Returns the keys for a file with an image column that has a common name and a label column;
 // nullopt for any other file. Throws Error(Exit::usage) if the labels of the first rows are not
 // classes, one per image, or if a column gives the split of each row.
-std::optional<DataKeys> csv_keys(const std::string& file, const std::string& head) {
+std::optional<DataKeys> csv_data_keys(const std::string& file, const std::string& head) {
   try {
     const char delimiter = guess_delimiter(head);
     CsvSettings settings;
@@ -321,12 +321,13 @@ std::optional<DataKeys> csv_keys(const std::string& file, const std::string& hea
   }
 }
 
-std::optional<DetectedData> detect(const std::string& folder) {
-  return detect_manifest(folder, ".csv", "CSV file", csv_keys);
+std::optional<DetectedData> detect_csv(const std::string& folder) {
+  return detect_manifest(folder, ".csv", "CSV file", csv_data_keys);
 }
 
-const Register<Source, CsvSource> registered("csv");
-const RegisterDetector detector("csv", "a CSV file with the columns image and label", detect);
+const Register<Source, CsvSource> registered_csv("csv");
+const RegisterDetector csv_detector("csv", "a CSV file with the columns image and label",
+                                    detect_csv);
 
 }  // namespace
 }  // namespace bv

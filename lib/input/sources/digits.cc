@@ -28,12 +28,13 @@ extern const uint8_t bv_digits_end[] __attribute__((visibility("hidden")));
 namespace bv {
 namespace {
 
-const KeyTable keys("input.data: digits",
-                    {"Handwritten digits, built into the program to try it without a download: "
-                     "grey images of 8x8 pixels, 1,437 in the split train and 360 in the split "
-                     "test. Examples have `image`, already decoded, and `label`.",
-                     "name: digits\nsplit: train"},
-                    {});
+const KeyTable digits_keys(
+    "input.data: digits",
+    {"Handwritten digits, built into the program to try it without a download: "
+     "grey images of 8x8 pixels, 1,437 in the split train and 360 in the split "
+     "test. Examples have `image`, already decoded, and `label`.",
+     "name: digits\nsplit: train"},
+    {});
 
 class Digits : public ArraySource {
  public:
@@ -58,7 +59,7 @@ class Digits : public ArraySource {
   }
 };
 
-const Register<Source, Digits> registered("digits");
+const Register<Source, Digits> registered_digits("digits");
 
 }  // namespace
 }  // namespace bv

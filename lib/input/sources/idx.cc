@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable idx_keys(
     "input.data: idx",
     {"MNIST, Fashion-MNIST, EMNIST and other data sets in IDX files, gzipped or not. Examples have "
      "`image`, already decoded, and `label`. Give either `data_dir`, or `images` and `labels`.",
@@ -136,18 +136,18 @@ class Idx : public ArraySource {
   std::vector<std::string> class_names_;
 };
 
-std::optional<DetectedData> detect(const std::string& folder) {
+std::optional<DetectedData> detect_idx(const std::string& folder) {
   const bool any = !find_idx(folder, "train", "images-idx3-ubyte").empty() ||
                    !find_idx(folder, "test", "images-idx3-ubyte").empty();
   if (!any) return std::nullopt;
   return DetectedData{"IDX files, as of MNIST", {{"data_dir", folder}}};
 }
 
-const Register<Source, Idx> registered("idx");
-const RegisterDetector detector("idx",
-                                "IDX files (train-images-idx3-ubyte[.gz] and "
-                                "train-labels-idx1-ubyte[.gz])",
-                                detect);
+const Register<Source, Idx> registered_idx("idx");
+const RegisterDetector idx_detector("idx",
+                                    "IDX files (train-images-idx3-ubyte[.gz] and "
+                                    "train-labels-idx1-ubyte[.gz])",
+                                    detect_idx);
 
 }  // namespace
 }  // namespace bv

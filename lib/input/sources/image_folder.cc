@@ -27,7 +27,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable image_folder_keys(
     "input.data: image_folder",
     {"JPEG, PNG and WebP files in one folder per class. Examples have `image`, which an op such as "
      "`decode` must decode, and `label`, its index, from 0, in the sorted class folders of all "
@@ -327,7 +327,7 @@ std::vector<std::string> unused_lists(const std::string& folder) {
   return {"not used: " + join(files, ", ") + "; the labels come from the folder names"};
 }
 
-std::optional<DetectedData> detect(const std::string& folder) {
+std::optional<DetectedData> detect_image_folder(const std::string& folder) {
   const std::vector<std::string> top = list_folders(folder);
   if (has_split_folders(folder, top)) {
     for (const std::string& split : top) {
@@ -351,9 +351,9 @@ std::optional<DetectedData> detect(const std::string& folder) {
   return data;
 }
 
-const Register<Source, ImageFolder> registered("image_folder");
-const RegisterDetector detector("image_folder",
-                                "one folder of JPEG, PNG or WebP images for each class", detect);
+const Register<Source, ImageFolder> registered_image_folder("image_folder");
+const RegisterDetector image_folder_detector(
+    "image_folder", "one folder of JPEG, PNG or WebP images for each class", detect_image_folder);
 
 }  // namespace
 }  // namespace bv

@@ -39,15 +39,15 @@ constexpr std::string_view kAbout =
     "has a key like `a/b`. All rows must have the same keys with values of the same types. `id` is "
     "the row number, as a string, unless the rows have an `id`.";
 
-const KeyTable keys("input.data: jsonl",
-                    {kAbout, "name: jsonl\nfname: data/train.jsonl\nfopen_keys: [image]",
-                     "datasets/jsonl.py DataSource"},
-                    {}, kJsonlKeys, kManifestKeys);
-const KeyTable alias_keys("input.data: bv:jsonl",
-                          {"The same as jsonl, under big_vision's name.",
-                           "name: bv:jsonl\nfname: data/train.jsonl\nfopen_keys: [image]",
+const KeyTable jsonl_keys("input.data: jsonl",
+                          {kAbout, "name: jsonl\nfname: data/train.jsonl\nfopen_keys: [image]",
                            "datasets/jsonl.py DataSource"},
                           {}, kJsonlKeys, kManifestKeys);
+const KeyTable jsonl_alias_keys("input.data: bv:jsonl",
+                                {"The same as jsonl, under big_vision's name.",
+                                 "name: bv:jsonl\nfname: data/train.jsonl\nfopen_keys: [image]",
+                                 "datasets/jsonl.py DataSource"},
+                                {}, kJsonlKeys, kManifestKeys);
 
 // A key that all rows have.
 struct JsonlKey {
@@ -358,7 +358,7 @@ ManifestIndex JsonlSource::scan() const {
 // Returns the keys for a file whose first row names an image that exists and has a class number;
 // nullopt for any other file. Throws Error(Exit::usage) if `image` or `label` has another name, or
 // if a key gives the split of each row.
-std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& head) {
+std::optional<DataKeys> jsonl_data_keys(const std::string& file, const std::string& head) {
   try {
     const std::vector<JsonField> fields =
         read_json_row(std::string_view(head).substr(0, json_line_length(head, /*last=*/true)));
@@ -394,13 +394,14 @@ std::optional<DataKeys> jsonl_keys(const std::string& file, const std::string& h
   }
 }
 
-std::optional<DetectedData> detect(const std::string& folder) {
-  return detect_manifest(folder, ".jsonl", "JSON Lines file", jsonl_keys);
+std::optional<DetectedData> detect_jsonl(const std::string& folder) {
+  return detect_manifest(folder, ".jsonl", "JSON Lines file", jsonl_data_keys);
 }
 
-const Register<Source, JsonlSource> registered("jsonl");
+const Register<Source, JsonlSource> registered_jsonl("jsonl");
 const Register<Source, JsonlSource> registered_alias("bv:jsonl");
-const RegisterDetector detector("jsonl", "a jsonl file with the keys image and label", detect);
+const RegisterDetector jsonl_detector("jsonl", "a jsonl file with the keys image and label",
+                                      detect_jsonl);
 
 }  // namespace
 }  // namespace bv

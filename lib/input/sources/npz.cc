@@ -26,7 +26,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable npz_keys(
     "input.data: npz",
     {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of the "
      "array. For N images the file has the arrays `image` of shape (N, height, width, channels), "
@@ -142,7 +142,7 @@ struct NpzExamples {
   }
 };
 
-std::vector<NpzExamples> find_examples(const std::string& file) {
+std::vector<NpzExamples> find_npz_examples(const std::string& file) {
   const std::vector<NpzEntry> entries = list_npz(file);
   std::vector<NpzExamples> found;
   for (const NpzEntry& image : entries) {
@@ -217,7 +217,7 @@ DetectedData divided(const std::string& folder, const std::vector<NpzExamples>& 
   return data;
 }
 
-std::optional<DetectedData> detect(const std::string& folder) {
+std::optional<DetectedData> detect_npz(const std::string& folder) {
   std::vector<std::string> files;
   for_each_entry(folder, [&](const FolderEntry& entry) {
     if (entry.file && std::filesystem::path(entry.name).extension() == ".npz")
@@ -226,7 +226,7 @@ std::optional<DetectedData> detect(const std::string& folder) {
   std::sort(files.begin(), files.end());
   std::vector<NpzExamples> found;
   for (const std::string& file : files) {
-    for (NpzExamples& examples : find_examples(file)) found.push_back(std::move(examples));
+    for (NpzExamples& examples : find_npz_examples(file)) found.push_back(std::move(examples));
   }
   if (found.empty()) {
     for (const std::string& file : files) refuse_unlabelled(file);
@@ -238,8 +238,9 @@ std::optional<DetectedData> detect(const std::string& folder) {
   return data;
 }
 
-const Register<Source, Npz> registered("npz");
-const RegisterDetector detector("npz", "an npz file with the arrays image and label", detect);
+const Register<Source, Npz> registered_npz("npz");
+const RegisterDetector npz_detector("npz", "an npz file with the arrays image and label",
+                                    detect_npz);
 
 }  // namespace
 }  // namespace bv

@@ -21,7 +21,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable synthetic_keys(
     "input.data: synthetic",
     {"Generated images with learnable classes, for trying out a config and measuring speed without "
      "files: brightness gradients whose direction depends on the class, with noise. The splits are "
@@ -161,7 +161,7 @@ class Synthetic : public Source {
   bool knows_labels_ = false;  // false for --synthetic: no warnings about missing classes
 };
 
-const Register<Source, Synthetic> registered("synthetic");
+const Register<Source, Synthetic> registered_synthetic("synthetic");
 
 }  // namespace
 

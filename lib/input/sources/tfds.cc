@@ -37,7 +37,7 @@ constexpr KeyText kTfdsKeys[] = {
      "`decode_jpeg_and_inception_crop`. Other images are decoded when they are read.",
      "[image, segmentation_mask]"},
     verify_key()};
-const KeyTable keys(
+const KeyTable tfds_keys(
     "input.data: tfds",
     {"A data set prepared by TensorFlow Datasets (TFDS), as TFRecord or ArrayRecord files. "
      "TensorFlow is not needed. `name` is the name of the data set, such as imagenet2012, "
@@ -47,12 +47,12 @@ const KeyTable keys(
      "name: imagenet2012\ndata_dir: /data/tensorflow_datasets\nsplit: train[:99%]",
      "datasets/tfds.py DataSource"},
     {}, kTfdsKeys);
-const KeyTable alias_keys("input.data: from_data_dir",
-                          {"The same as tfds, under big_vision's name: `data_dir` is the folder "
-                           "that holds dataset_info.json.",
-                           "name: from_data_dir\ndata_dir: /data/flowers/1.0.0",
-                           "datasets/tfds.py DataSource"},
-                          {}, kTfdsKeys);
+const KeyTable tfds_alias_keys(
+    "input.data: from_data_dir",
+    {"The same as tfds, under big_vision's name: `data_dir` is the folder "
+     "that holds dataset_info.json.",
+     "name: from_data_dir\ndata_dir: /data/flowers/1.0.0", "datasets/tfds.py DataSource"},
+    {}, kTfdsKeys);
 
 class Tfds : public Source {
  public:
@@ -168,15 +168,16 @@ class Tfds : public Source {
   mutable std::unique_ptr<Opened> opened_;  // guarded by mutex_, like Opened::records
 };
 
-std::optional<DetectedData> detect(const std::string& folder) {
+std::optional<DetectedData> detect_tfds(const std::string& folder) {
   if (!is_tfds_folder(folder)) return std::nullopt;
   return DetectedData{"prepared TFDS data set", {{"data_dir", folder}}};
 }
 
-const Register<Source, Tfds> registered("tfds");
+const Register<Source, Tfds> registered_tfds("tfds");
 const Register<Source, Tfds> registered_big_vision_name("from_data_dir");
-const RegisterDetector detector("tfds", "a data set of TFDS: dataset_info.json and features.json",
-                                detect);
+const RegisterDetector tfds_detector("tfds",
+                                     "a data set of TFDS: dataset_info.json and features.json",
+                                     detect_tfds);
 
 }  // namespace
 }  // namespace bv

@@ -22,7 +22,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable tfrecord_keys(
     "input.data: tfrecord",
     {"TFRecord files of tf.train.Example messages. For data sets of TensorFlow Datasets, which "
      "describe their own features, see `tfds`. Bytes become a string, or an encoded image for an "
@@ -170,7 +170,7 @@ class TfRecord : public Source {
   mutable std::unique_ptr<Opened> opened_;  // guarded by mutex_
 };
 
-const Register<Source, TfRecord> registered("tfrecord");
+const Register<Source, TfRecord> registered_tfrecord("tfrecord");
 
 }  // namespace
 }  // namespace bv

@@ -32,7 +32,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable webdataset_keys(
     "input.data: webdataset",
     {"Samples in tar files (\"shards\"), as the Python package webdataset writes them. Consecutive "
      "members with the same name up to its first dot are one sample: 000123.jpg with 000123.cls. "
@@ -61,12 +61,12 @@ const KeyTable keys(
       "error.",
       "[cat, dog, ship]"}});
 
-using Names = std::vector<std::string>;
+using NameList = std::vector<std::string>;
 
 // Reads the class names from a text file, one per line.
 ClassNumbers read_class_names(const std::string& file) {
   const std::string text = without_bom(read_file(file, limits::kClassNamesBytes));
-  Names lines = split(text, '\n');
+  NameList lines = split(text, '\n');
   while (!lines.empty() && trim(lines.back()).empty()) lines.pop_back();
   if (lines.empty()) throw Error(Exit::usage, file, "holds no names of classes");
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -161,7 +161,7 @@ class WebDataset : public Source {
       return;
     }
     try {
-      classes_ = ClassNumbers(config.get<Names>("classes"));
+      classes_ = ClassNumbers(config.get<NameList>("classes"));
     } catch (const Error& error) {
       if (!error.needs_place()) throw;
       config.fail("classes", error.message());
@@ -178,7 +178,7 @@ class WebDataset : public Source {
   }
 
   std::unique_ptr<const Opened> open() const {
-    const Names files = urls_.existing();
+    const NameList files = urls_.existing();
     ClassNumbers classes = classes_file_.empty() ? classes_ : read_class_names(classes_file_);
     SamplePlan plan = make_plan(features_, files.at(0));
     SampleIndex index(files, plan, classes, settings(classes), keep_broken_);
@@ -231,11 +231,11 @@ class WebDataset : public Source {
 
 // The tar files of a folder that share a split.
 struct TarGroup {
-  Names files;  // names in the folder, sorted
-  Names stems;  // these names without the numbers at their ends, each once
+  NameList files;  // names in the folder, sorted
+  NameList stems;  // these names without the numbers at their ends, each once
 
   // Returns `urls` of the group; "" if no pattern matches these files and no others of `all`.
-  std::string urls(const std::string& folder, const Names& all) const {
+  std::string urls(const std::string& folder, const NameList& all) const {
     if (files.size() == 1) return folder + "/" + files[0];
     const auto others = std::count_if(all.begin(), all.end(), [&](const std::string& name) {
       return name.starts_with(stems[0]);
@@ -245,7 +245,7 @@ struct TarGroup {
   }
 };
 
-std::map<std::string, TarGroup> grouped(const Names& names) {
+std::map<std::string, TarGroup> grouped(const NameList& names) {
   std::map<std::string, TarGroup> groups;
   for (const std::string& name : names) {
     std::string stem = name.substr(0, name.size() - 4);
@@ -261,7 +261,7 @@ std::map<std::string, TarGroup> grouped(const Names& names) {
 // Returns whether the first sample of a tar has an image and a class.
 bool is_labelled(const std::string& file) { return make_plan({}, file).label.has_value(); }
 
-DetectedData detected(const std::string& folder, const Names& names) {
+DetectedData detected(const std::string& folder, const NameList& names) {
   const std::map<std::string, TarGroup> groups = grouped(names);
   if (groups.size() == 1) {
     const std::string urls = groups.begin()->second.urls(folder, names);
@@ -283,8 +283,8 @@ DetectedData detected(const std::string& folder, const Names& names) {
   return data;
 }
 
-std::optional<DetectedData> detect(const std::string& folder) {
-  Names names;
+std::optional<DetectedData> detect_webdataset(const std::string& folder) {
+  NameList names;
   for_each_entry(folder, [&](const FolderEntry& entry) {
     if (entry.file && entry.name.ends_with(".tar") && !entry.name.starts_with("."))
       names.push_back(entry.name);
@@ -301,11 +301,12 @@ std::optional<DetectedData> detect(const std::string& folder) {
   return detected(folder, names);
 }
 
-const Register<Source, WebDataset> registered("webdataset");
-const RegisterDetector detector("webdataset",
-                                "tar files whose samples have an image and a class, 000.jpg with "
-                                "000.cls",
-                                detect);
+const Register<Source, WebDataset> registered_webdataset("webdataset");
+const RegisterDetector webdataset_detector(
+    "webdataset",
+    "tar files whose samples have an image and a class, 000.jpg with "
+    "000.cls",
+    detect_webdataset);
 
 }  // namespace
 }  // namespace bv

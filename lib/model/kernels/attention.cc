@@ -332,7 +332,7 @@ class SelfFlashAttention : public torch::autograd::Function<SelfFlashAttention<S
 // The minimum multiply-accumulates of a head's product for which this kernel computes float32. In
 // smaller products, oneDNN's overhead per call outweighs its speed. In bfloat16, LibTorch's
 // overhead is larger than oneDNN's.
-constexpr int64_t kLeastMacs = 1 << 16;
+constexpr int64_t kAttentionLeastMacs = 1 << 16;
 
 // Returns whether this kernel supports these operands. It does not broadcast.
 bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -345,7 +345,7 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
       return false;
   }
   if (q.scalar_type() == at::kFloat)
-    return q.size(2) * k.size(2) * q.size(3) >= kLeastMacs && can_multiply<float>();
+    return q.size(2) * k.size(2) * q.size(3) >= kAttentionLeastMacs && can_multiply<float>();
   return q.scalar_type() == at::kBFloat16 &&
          (multiplies_bf16_in_float32() ? can_multiply<float>() : can_multiply<BFloat16>());
 }

@@ -16,6 +16,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/moments.h"
 
 namespace bv {
@@ -26,10 +27,8 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
 // Elements per partial sum: few enough for float32 precision and for the cache.
-constexpr int64_t kChunk = 32768;
+constexpr int64_t kBatchNormChunk = 32768;
 
 // The normalisation as one multiply-add per channel: y = relu(x * gain + shift).
 struct Affine {
@@ -46,7 +45,8 @@ struct Affine {
 // of all chunks are added in double precision. Returns (2, c) float64.
 template <class Number, class Sum>
 at::Tensor sum_rows(int64_t rows, int64_t size, int64_t c, const Sum& sum) {
-  const int64_t step = std::max<int64_t>(1, kChunk / size), chunks = (rows + step - 1) / step;
+  const int64_t step = std::max<int64_t>(1, kBatchNormChunk / size);
+  const int64_t chunks = (rows + step - 1) / step;
   const at::Tensor parts = at::empty({chunks, 2 * c}, c10::CppTypeToScalarType<Number>::value);
   auto* all = parts.data_ptr<Number>();
   at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
@@ -177,7 +177,7 @@ template <class Floats, int Pool, class T>
 }
 
 template <class T>
-at::Tensor moments_of(const at::Tensor& x) {
+at::Tensor channel_moments(const at::Tensor& x) {
   const int64_t c = x.size(1);
   const T* in = x.const_data_ptr<T>();
   return sum_rows<double>(x.numel() / c, c, c, [=](int64_t first, int64_t last, double* sums) {
@@ -189,7 +189,7 @@ at::Tensor moments_of(const at::Tensor& x) {
 }
 
 template <int Pool, class T>
-void forward_all(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& y) {
+void batch_norm_forward_all(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& y) {
   const Rows<Pool> r = {x.size(1), x.size(2), x.size(3)};
   const Affine a(affine);
   const T* in = x.const_data_ptr<T>();
@@ -220,8 +220,8 @@ at::Tensor gradient_sums_of(const at::Tensor& x, const at::Tensor& grad, const a
 }
 
 template <int Pool, class T>
-void backward_all(const at::Tensor& x, const at::Tensor& grad, const at::Tensor& affine,
-                  const at::Tensor& correction, const at::Tensor& dx) {
+void batch_norm_backward_all(const at::Tensor& x, const at::Tensor& grad, const at::Tensor& affine,
+                             const at::Tensor& correction, const at::Tensor& dx) {
   const Rows<Pool> r = {x.size(1), x.size(2), x.size(3)};
   const float* slope = correction.const_data_ptr<float>();
   const Gradient gradient = {Affine(affine), slope, slope + r.c};
@@ -241,7 +241,7 @@ void backward_all(const at::Tensor& x, const at::Tensor& grad, const at::Tensor&
 
 // Calls f<Pool, T>() for this pool and the type of x.
 template <class F>
-auto choose(const at::Tensor& x, bool max_pool, const F& f) {
+auto dispatch_batch_norm(const at::Tensor& x, bool max_pool, const F& f) {
   if (x.scalar_type() == at::kFloat) {
     return max_pool ? f.template operator()<2, float>() : f.template operator()<1, float>();
   }
@@ -260,7 +260,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const at::Tensor affine = at::stack({gain, bias - mean * gain, mean});  // (3, c)
     const at::Tensor y = at::empty({n, c, x.size(2) / pool, x.size(3) / pool},
                                    x.options().memory_format(kChannelsLast));
-    choose(x, max_pool, [&]<int Pool, class T>() { forward_all<Pool, T>(x, affine, y); });
+    dispatch_batch_norm(
+        x, max_pool, [&]<int Pool, class T>() { batch_norm_forward_all<Pool, T>(x, affine, y); });
     context->save_for_backward({x, affine, invstd});
     context->saved_data["max_pool"] = max_pool;
     context->saved_data["rows"] = statistics.rows;
@@ -276,7 +277,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const double rows = context->saved_data["rows"].toDouble();
     auto* group = reinterpret_cast<Group*>(context->saved_data["group"].toInt());
 
-    const at::Tensor sums = choose(x, max_pool, [&]<int Pool, class T>() {
+    const at::Tensor sums = dispatch_batch_norm(x, max_pool, [&]<int Pool, class T>() {
       return gradient_sums_of<Pool, T>(x, grad, affine);
     });
     // The gradient of x needs the sums over all ranks. Those of scale and bias are this rank's
@@ -292,8 +293,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const at::Tensor correction =
         at::stack({slope, -gain * all[0] / rows - slope * mean});  // (2, c)
     const at::Tensor dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
-    choose(x, max_pool, [&]<int Pool, class T>() {
-      backward_all<Pool, T>(x, grad, affine, correction.to(at::kFloat), dx);
+    dispatch_batch_norm(x, max_pool, [&]<int Pool, class T>() {
+      batch_norm_backward_all<Pool, T>(x, grad, affine, correction.to(at::kFloat), dx);
     });
     return {dx, dscale.to(at::kFloat), dbias.to(at::kFloat), {}, {}, {}};
   }
@@ -313,7 +314,7 @@ BatchStatistics batch_statistics(const at::Tensor& x, Group& group) {
   at::Tensor mean, var;  // (c) float64
   if (batch_norm_fits(x, /*max_pool=*/false)) {
     const at::Tensor sums =
-        x.scalar_type() == at::kFloat ? moments_of<float>(x) : moments_of<BFloat16>(x);
+        x.scalar_type() == at::kFloat ? channel_moments<float>(x) : channel_moments<BFloat16>(x);
     mean = sums[0] / rows;
     var = (sums[1] / rows - mean.square()).clamp_min(0);
   } else {

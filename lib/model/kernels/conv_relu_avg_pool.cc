@@ -10,6 +10,7 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/channels_last.h"
 
 namespace bv {
 namespace {
@@ -19,7 +20,6 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 constexpr int64_t kImagesPerChunk = 4;  // images per partial sum of the weight gradient
 
 struct Extent {
@@ -137,8 +137,9 @@ template <class Floats, int C, class T>
 }
 
 template <int C, class T>
-void forward_all(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor& bias,
-                 const at::Tensor& y, const at::Tensor& alive) {
+void conv_relu_avg_pool_forward_all(const at::Tensor& x, const at::Tensor& kernel,
+                                    const at::Tensor& bias, const at::Tensor& y,
+                                    const at::Tensor& alive) {
   const Extent e = {x.size(2), x.size(3), y.size(1)};
   const float* in = x.const_data_ptr<float>();
   const float* weights = kernel.const_data_ptr<float>();
@@ -161,7 +162,8 @@ void forward_all(const at::Tensor& x, const at::Tensor& kernel, const at::Tensor
 // Each partial sum covers a fixed number of images, so the result does not depend on the number of
 // threads.
 template <int C, class T>
-at::Tensor backward_all(const at::Tensor& x, const at::Tensor& grad, const at::Tensor& alive) {
+at::Tensor conv_relu_avg_pool_backward_all(const at::Tensor& x, const at::Tensor& grad,
+                                           const at::Tensor& alive) {
   const Extent e = {x.size(2), x.size(3), grad.size(1)};
   const int64_t n = x.size(0), chunks = (n + kImagesPerChunk - 1) / kImagesPerChunk;
   const at::Tensor sums = at::zeros({chunks, 9 * C + 1, e.out}, at::kFloat);
@@ -201,9 +203,11 @@ class ConvReluAvgPool : public torch::autograd::Function<ConvReluAvgPool> {
     const at::Tensor taps = kernel.to(type).to(at::kFloat).contiguous();
     const bool one = x.size(1) == 1;
     if (type == at::kFloat) {
-      (one ? forward_all<1, float> : forward_all<3, float>)(x, taps, bias, y, alive);
+      (one ? conv_relu_avg_pool_forward_all<1, float>
+           : conv_relu_avg_pool_forward_all<3, float>)(x, taps, bias, y, alive);
     } else {
-      (one ? forward_all<1, BFloat16> : forward_all<3, BFloat16>)(x, taps, bias, y, alive);
+      (one ? conv_relu_avg_pool_forward_all<1, BFloat16>
+           : conv_relu_avg_pool_forward_all<3, BFloat16>)(x, taps, bias, y, alive);
     }
     context->save_for_backward({x, alive});
     return y;
@@ -217,8 +221,10 @@ class ConvReluAvgPool : public torch::autograd::Function<ConvReluAvgPool> {
     const bool one = c == 1;
     const at::Tensor sums =
         grad.scalar_type() == at::kFloat
-            ? (one ? backward_all<1, float> : backward_all<3, float>)(x, grad, alive)
-            : (one ? backward_all<1, BFloat16> : backward_all<3, BFloat16>)(x, grad, alive);
+            ? (one ? conv_relu_avg_pool_backward_all<1, float>
+                   : conv_relu_avg_pool_backward_all<3, float>)(x, grad, alive)
+            : (one ? conv_relu_avg_pool_backward_all<1, BFloat16>
+                   : conv_relu_avg_pool_backward_all<3, BFloat16>)(x, grad, alive);
     return {at::Tensor(), sums.narrow(0, 0, 9 * c).view({3, 3, c, out}), sums.select(0, 9 * c),
             at::Tensor()};
   }

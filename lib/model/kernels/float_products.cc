@@ -17,7 +17,7 @@ namespace bv {
 namespace {
 
 // In smaller products oneDNN's overhead outweighs its speed.
-constexpr int64_t kLeastMacs = 1 << 22;
+constexpr int64_t kOneDnnLeastMacs = 1 << 22;
 
 using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 const std::optional<at::Tensor>& bias, std::string_view attribute,
@@ -60,7 +60,7 @@ at::Tensor transposed(const at::Tensor& matrix) {
 bool prefers_onednn(int64_t macs) {
 #if defined(__x86_64__)
   static const bool amd = __builtin_cpu_is("amd") && cpu_isa() >= CpuIsa::avx2;
-  return amd && macs >= kLeastMacs && onednn_linear().has_value() && !plain_kernels();
+  return amd && macs >= kOneDnnLeastMacs && onednn_linear().has_value() && !plain_kernels();
 #else
   return false;
 #endif

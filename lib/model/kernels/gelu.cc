@@ -18,14 +18,14 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 1 << 14;  // elements; fewer are not worth a thread
+constexpr int64_t kGeluGrain = 1 << 14;  // elements; fewer are not worth a thread
 
 // Calls f(registers, i, count) for the elements from i to i + count - 1, within simd::dispatch().
 // count is sixteen, or less in a thread's last call. f also computes the last ones as a vector,
 // so an element's result does not depend on its place.
 template <class F>
 void for_vectors(int64_t n, const F& f) {
-  at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
+  at::parallel_for(0, n, kGeluGrain, [=](int64_t begin, int64_t end) {
     simd::dispatch([=](auto registers) __attribute__((always_inline)) {
       for (int64_t i = begin; i < end; i += kLanes) f(registers, i, std::min(kLanes, end - i));
     });
@@ -33,7 +33,7 @@ void for_vectors(int64_t n, const F& f) {
 }
 
 template <class T>
-void forward_all(const T* x, T* y, int64_t n) {
+void gelu_forward_all(const T* x, T* y, int64_t n) {
   for_vectors(
       n, [=](auto registers, int64_t i, int64_t count) __attribute__((always_inline)) {
         typename decltype(registers)::Floats value, g;
@@ -44,7 +44,7 @@ void forward_all(const T* x, T* y, int64_t n) {
 }
 
 template <class T>
-void backward_all(const T* x, const T* grad, T* dx, int64_t n) {
+void gelu_backward_all(const T* x, const T* grad, T* dx, int64_t n) {
   for_vectors(
       n, [=](auto registers, int64_t i, int64_t count) __attribute__((always_inline)) {
         typename decltype(registers)::Floats value, above, g, slope;
@@ -61,9 +61,9 @@ class Gelu : public torch::autograd::Function<Gelu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     const at::Tensor y = at::empty_like(x);
     if (x.scalar_type() == at::kFloat)
-      forward_all(x.const_data_ptr<float>(), y.data_ptr<float>(), x.numel());
+      gelu_forward_all(x.const_data_ptr<float>(), y.data_ptr<float>(), x.numel());
     else
-      forward_all(x.const_data_ptr<BFloat16>(), y.data_ptr<BFloat16>(), x.numel());
+      gelu_forward_all(x.const_data_ptr<BFloat16>(), y.data_ptr<BFloat16>(), x.numel());
     context->save_for_backward({x});
     return y;
   }
@@ -71,11 +71,11 @@ class Gelu : public torch::autograd::Function<Gelu> {
     const at::Tensor x = context->get_saved_variables()[0], dx = at::empty_like(x);
     const at::Tensor grad = grads[0].to(x.scalar_type()).contiguous();
     if (x.scalar_type() == at::kFloat)
-      backward_all(x.const_data_ptr<float>(), grad.const_data_ptr<float>(), dx.data_ptr<float>(),
-                   x.numel());
+      gelu_backward_all(x.const_data_ptr<float>(), grad.const_data_ptr<float>(),
+                        dx.data_ptr<float>(), x.numel());
     else
-      backward_all(x.const_data_ptr<BFloat16>(), grad.const_data_ptr<BFloat16>(),
-                   dx.data_ptr<BFloat16>(), x.numel());
+      gelu_backward_all(x.const_data_ptr<BFloat16>(), grad.const_data_ptr<BFloat16>(),
+                        dx.data_ptr<BFloat16>(), x.numel());
     return {dx};
   }
 };

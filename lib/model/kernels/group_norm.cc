@@ -16,26 +16,30 @@
 
 #include "lib/device/float_lanes.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/device/group_norm_cuda.h"
 #include "lib/model/kernels/group_norm_parts.h"
 
 namespace bv {
 namespace {
 
-using namespace group_norm_parts;
 using c10::BFloat16;
+using group_norm_parts::kGain;
+using group_norm_parts::kMean;
+using group_norm_parts::kRstd;
+using group_norm_parts::kShift;
+using group_norm_parts::kTables;
+using group_norm_parts::Tables;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
 // Elements per float32 partial sum: few enough for its precision and for the cache.
-constexpr int64_t kChunk = 32768;
+constexpr int64_t kGroupNormChunk = 32768;
 
 struct Shape {
   int64_t n, c, pixels, groups;
   int64_t group_size() const { return c / groups; }
-  int64_t chunk_pixels() const { return std::max<int64_t>(1, kChunk / c); }
+  int64_t chunk_pixels() const { return std::max<int64_t>(1, kGroupNormChunk / c); }
   int64_t chunks() const { return (pixels + chunk_pixels() - 1) / chunk_pixels(); }
 };
 
@@ -128,9 +132,9 @@ void fill_gradient_tables(const Shape& s, const double* sums, const float* scale
 }
 
 template <NormTail Tail, class T, class Y>
-void forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
-                 const at::Tensor& bias, double eps, const float* shortcut, const at::Tensor& y,
-                 const at::Tensor& tables) {
+void group_norm_forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
+                            const at::Tensor& bias, double eps, const float* shortcut,
+                            const at::Tensor& y, const at::Tensor& tables) {
   const int64_t c = s.c;
   const T* in = x.const_data_ptr<T>();
   Y* out = y.data_ptr<Y>();
@@ -151,7 +155,7 @@ void forward_all(const Shape& s, const at::Tensor& x, const at::Tensor& scale,
     const float* add = shortcut ? shortcut + at : nullptr;
     simd::dispatch([=](auto registers) __attribute__((always_inline)) {
       using Floats = typename decltype(registers)::Floats;
-      normalise<Floats, Tail>(in + at, add, out + at, part.pixels, c, image);
+      group_norm_parts::normalise<Floats, Tail>(in + at, add, out + at, part.pixels, c, image);
     });
   };
   sum_then_apply(s, sum, finish, apply);
@@ -163,8 +167,9 @@ struct Gradients {
 };
 
 template <NormTail Tail, class T, class Y>
-void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, const at::Tensor& grad,
-                  const at::Tensor& scale, const at::Tensor& tables, const Gradients& gradients) {
+void group_norm_backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y,
+                             const at::Tensor& grad, const at::Tensor& scale,
+                             const at::Tensor& tables, const Gradients& gradients) {
   const int64_t c = s.c;
   const T* in = x.const_data_ptr<T>();
   const Y* out = y.defined() ? y.const_data_ptr<Y>() : nullptr;
@@ -178,7 +183,8 @@ void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, cons
     const Y* after = out ? out + at : nullptr;
     simd::dispatch([=](auto registers) __attribute__((always_inline)) {
       using Floats = typename decltype(registers)::Floats;
-      gradient_sums<Floats, Tail>(in + at, after, g + at, part.pixels, c, image, sums);
+      group_norm_parts::gradient_sums<Floats, Tail>(in + at, after, g + at, part.pixels, c, image,
+                                                    sums);
     });
   };
   const auto finish = [&](int64_t image, const double* sums) {
@@ -195,8 +201,8 @@ void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, cons
     float* dadd = dshortcut ? dshortcut + at : nullptr;
     simd::dispatch([=](auto registers) __attribute__((always_inline)) {
       using Floats = typename decltype(registers)::Floats;
-      gradient<Floats, Tail>(in + at, after, g + at, dx + at, dadd, part.pixels, c, image, slopes,
-                             slopes + c);
+      group_norm_parts::gradient<Floats, Tail>(in + at, after, g + at, dx + at, dadd, part.pixels,
+                                               c, image, slopes, slopes + c);
     });
   };
   sum_then_apply(s, sum, finish, apply);
@@ -204,7 +210,7 @@ void backward_all(const Shape& s, const at::Tensor& x, const at::Tensor& y, cons
 
 // Calls f<Tail, T, Y>() for the types of x and y.
 template <class F>
-void choose(NormTail tail, at::ScalarType x, at::ScalarType y, const F& f) {
+void dispatch_group_norm(NormTail tail, at::ScalarType x, at::ScalarType y, const F& f) {
   const auto with_tail = [&]<class T, class Y>() {
     if (tail == NormTail::nothing) return f.template operator()<NormTail::nothing, T, Y>();
     if (tail == NormTail::relu) return f.template operator()<NormTail::relu, T, Y>();
@@ -218,7 +224,7 @@ void choose(NormTail tail, at::ScalarType x, at::ScalarType y, const F& f) {
   return with_input.template operator()<BFloat16>();
 }
 
-Shape shape_of(const at::Tensor& x, int64_t groups) {
+Shape group_norm_shape(const at::Tensor& x, int64_t groups) {
   return {x.size(0), x.size(1), x.size(2) * x.size(3), groups};
 }
 
@@ -228,14 +234,14 @@ class FusedGroupNorm : public torch::autograd::Function<FusedGroupNorm> {
                             const at::Tensor& scale, const at::Tensor& bias, double eps,
                             NormTail tail, at::ScalarType type,
                             const std::optional<at::Tensor>& shortcut) {
-    const Shape s = shape_of(x, groups);
+    const Shape s = group_norm_shape(x, groups);
     const at::Tensor tables = at::empty({s.n, kTables, s.c}, scale.options());
     const at::Tensor y = at::empty(x.sizes(), x.options().dtype(type).memory_format(kChannelsLast));
     at::Tensor add;
     if (tail == NormTail::add_relu) add = shortcut->contiguous(kChannelsLast);
     const float* added = add.defined() ? add.const_data_ptr<float>() : nullptr;
-    choose(tail, x.scalar_type(), type, [&]<NormTail Tail, class T, class Y>() {
-      forward_all<Tail, T, Y>(s, x, scale, bias, eps, added, y, tables);
+    dispatch_group_norm(tail, x.scalar_type(), type, [&]<NormTail Tail, class T, class Y>() {
+      group_norm_forward_all<Tail, T, Y>(s, x, scale, bias, eps, added, y, tables);
     });
     context->save_for_backward({x, scale, tables, tail == NormTail::add_relu ? y : at::Tensor()});
     context->saved_data["groups"] = groups;
@@ -247,7 +253,7 @@ class FusedGroupNorm : public torch::autograd::Function<FusedGroupNorm> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &scale = saved[1], &tables = saved[2], &y = saved[3];
     const auto tail = static_cast<NormTail>(context->saved_data["tail"].toInt());
-    const Shape s = shape_of(x, context->saved_data["groups"].toInt());
+    const Shape s = group_norm_shape(x, context->saved_data["groups"].toInt());
     const at::Tensor grad = grads[0].contiguous(kChannelsLast);
     const auto options = x.options().memory_format(kChannelsLast);
     Gradients gradients;
@@ -255,9 +261,10 @@ class FusedGroupNorm : public torch::autograd::Function<FusedGroupNorm> {
     if (tail == NormTail::add_relu)
       gradients.shortcut = at::empty(x.sizes(), options.dtype(at::kFloat));
     gradients.shares = at::empty({s.n, 2, s.c}, scale.options().dtype(at::kDouble));
-    choose(tail, x.scalar_type(), grad.scalar_type(), [&]<NormTail Tail, class T, class Y>() {
-      backward_all<Tail, T, Y>(s, x, y, grad, scale, tables, gradients);
-    });
+    dispatch_group_norm(
+        tail, x.scalar_type(), grad.scalar_type(), [&]<NormTail Tail, class T, class Y>() {
+          group_norm_backward_all<Tail, T, Y>(s, x, y, grad, scale, tables, gradients);
+        });
     const at::Tensor sums = gradients.shares.sum(0).to(at::kFloat);  // (2, c)
     return {gradients.x, {}, sums[1], sums[0], {}, {}, {}, gradients.shortcut};
   }

@@ -27,7 +27,7 @@ struct RowMoments {
 };
 
 template <class Floats>
-[[gnu::always_inline]] inline RowMoments moments_of(const float* x, int64_t size, double eps) {
+[[gnu::always_inline]] inline RowMoments row_moments(const float* x, int64_t size, double eps) {
   const auto count = static_cast<float>(size);
   Floats sum = {}, square = {}, value;
   for (int64_t k = 0; k < size; k += kLanes) {
@@ -89,8 +89,9 @@ template <class Floats, class T>
 }
 
 template <class T>
-void forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& scale,
-                 const at::Tensor& bias, double eps, const at::Tensor& y, RowMoments* moments) {
+void layer_norm_forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& scale,
+                            const at::Tensor& bias, double eps, const at::Tensor& y,
+                            RowMoments* moments) {
   const float *in = x.const_data_ptr<float>(), *gain = scale.const_data_ptr<float>(),
               *shift = bias.const_data_ptr<float>();
   T* out = y.data_ptr<T>();
@@ -99,7 +100,7 @@ void forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& s
       __attribute__((always_inline)) {
     using Floats = typename decltype(registers)::Floats;
     for (int64_t row = first; row < last; ++row) {
-      moments[row] = moments_of<Floats>(in + row * size, size, eps);
+      moments[row] = row_moments<Floats>(in + row * size, size, eps);
       normalise<Floats>(in + row * size, gain, shift, moments[row], out + row * size, size);
     }
   };
@@ -107,9 +108,9 @@ void forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& s
 }
 
 template <class T>
-void backward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& grad,
-                  const at::Tensor& scale, const RowMoments* moments, const at::Tensor& dx,
-                  float* parts) {
+void layer_norm_backward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& grad,
+                             const at::Tensor& scale, const RowMoments* moments,
+                             const at::Tensor& dx, float* parts) {
   const float *in = x.const_data_ptr<float>(), *gain = scale.const_data_ptr<float>();
   const T* g = grad.const_data_ptr<T>();
   float* out = dx.data_ptr<float>();
@@ -127,7 +128,7 @@ void backward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& 
   for_chunks(rows, chunk);
 }
 
-RowChunks rows_of(const at::Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)}; }
+RowChunks row_chunks_of(const at::Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)}; }
 
 RowMoments* data(const at::Tensor& moments) {
   return reinterpret_cast<RowMoments*>(moments.data_ptr<float>());
@@ -139,13 +140,13 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
                             const at::Tensor& scale, const at::Tensor& bias, double eps,
                             at::ScalarType type) {
     const at::Tensor x = given.contiguous();
-    const RowChunks rows = rows_of(x);
+    const RowChunks rows = row_chunks_of(x);
     const at::Tensor y = at::empty(x.sizes(), x.options().dtype(type));
     const at::Tensor moments = at::empty({rows.count, 2}, x.options());
     if (type == at::kFloat)
-      forward_all<float>(rows, x, scale, bias, eps, y, data(moments));
+      layer_norm_forward_all<float>(rows, x, scale, bias, eps, y, data(moments));
     else
-      forward_all<BFloat16>(rows, x, scale, bias, eps, y, data(moments));
+      layer_norm_forward_all<BFloat16>(rows, x, scale, bias, eps, y, data(moments));
     context->save_for_backward({x, scale, moments});
     return y;
   }
@@ -154,13 +155,13 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &scale = saved[1], &moments = saved[2];
     const at::Tensor grad = grads[0].contiguous(), dx = at::empty(x.sizes(), x.options());
-    const RowChunks rows = rows_of(x);
+    const RowChunks rows = row_chunks_of(x);
     const at::Tensor parts = at::empty({rows.chunks(), 2, rows.size}, x.options());
     float* sums = parts.data_ptr<float>();
     if (grad.scalar_type() == at::kFloat)
-      backward_all<float>(rows, x, grad, scale, data(moments), dx, sums);
+      layer_norm_backward_all<float>(rows, x, grad, scale, data(moments), dx, sums);
     else
-      backward_all<BFloat16>(rows, x, grad, scale, data(moments), dx, sums);
+      layer_norm_backward_all<BFloat16>(rows, x, grad, scale, data(moments), dx, sums);
     const at::Tensor totals = sum_of_chunks(parts);
     return {dx, totals[0], totals[1], {}, {}};
   }

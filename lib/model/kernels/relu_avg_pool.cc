@@ -11,6 +11,7 @@
 #include "lib/device/float_lanes.h"
 #include "lib/device/operator_record.h"
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/device/aligned.h"
 #include "lib/model/kernels/device/device_check.h"
 #include "lib/model/kernels/device/numbers.h"
@@ -22,8 +23,6 @@ namespace {
 using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
 // Computes one row of outputs from two rows of inputs: w outputs of c channels. Bit p of `alive` is
 // set if pixel p of the window was positive or NaN.
@@ -74,7 +73,7 @@ template <class Floats, class T>
 using c10::BFloat16;
 
 template <class T>
-void forward_all(const at::Tensor& x, const at::Tensor& y, const at::Tensor& alive) {
+void relu_avg_pool_forward_all(const at::Tensor& x, const at::Tensor& y, const at::Tensor& alive) {
   const int64_t n = x.size(0), c = x.size(1), h = x.size(2), w = x.size(3);
   const int64_t oh = h / 2, ow = w / 2;
   const T* in = x.const_data_ptr<T>();
@@ -92,7 +91,8 @@ void forward_all(const at::Tensor& x, const at::Tensor& y, const at::Tensor& ali
 }
 
 template <class T>
-void backward_all(const at::Tensor& grad, const at::Tensor& alive, const at::Tensor& dx) {
+void relu_avg_pool_backward_all(const at::Tensor& grad, const at::Tensor& alive,
+                                const at::Tensor& dx) {
   const int64_t n = dx.size(0), c = dx.size(1), h = dx.size(2), w = dx.size(3);
   const int64_t oh = h / 2, ow = w / 2;
   const T* in = grad.const_data_ptr<T>();
@@ -134,9 +134,9 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
       run(pass_of(x, y, alive), cuda_stream(x.device()));
       note_kernel("bvtrain::relu_avg_pool", {x, y, alive});
     } else if (x.scalar_type() == at::kFloat) {
-      forward_all<float>(x, y, alive);
+      relu_avg_pool_forward_all<float>(x, y, alive);
     } else {
-      forward_all<BFloat16>(x, y, alive);
+      relu_avg_pool_forward_all<BFloat16>(x, y, alive);
     }
     context->save_for_backward({alive});
     context->saved_data["sizes"] = x.sizes().vec();
@@ -156,9 +156,9 @@ class ReluAvgPool : public torch::autograd::Function<ReluAvgPool> {
       run(pass_of(dx, grad, alive), cuda_stream(grad.device()));
       note_kernel("bvtrain::relu_avg_pool_gradient", {dx, grad, alive});
     } else if (grad.scalar_type() == at::kFloat) {
-      backward_all<float>(grad, alive, dx);
+      relu_avg_pool_backward_all<float>(grad, alive, dx);
     } else {
-      backward_all<BFloat16>(grad, alive, dx);
+      relu_avg_pool_backward_all<BFloat16>(grad, alive, dx);
     }
     return {dx};
   }

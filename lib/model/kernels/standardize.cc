@@ -25,7 +25,7 @@ using simd::kLanes;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 1 << 14;  // elements; fewer are not worth a thread
+constexpr int64_t kStandardizeGrain = 1 << 14;  // elements; fewer are not worth a thread
 
 struct Statistics {
   float mean, var;
@@ -104,7 +104,7 @@ at::Tensor kernel_of(const at::Tensor& rows) { return rows.permute({1, 2, 3, 0})
 template <class F>
 void for_rows(const at::Tensor& rows, const F& f) {
   const int64_t size = rows.numel() / rows.size(0);
-  at::parallel_for(0, rows.size(0), std::max<int64_t>(1, kGrain / size),
+  at::parallel_for(0, rows.size(0), std::max<int64_t>(1, kStandardizeGrain / size),
                    [&](int64_t begin, int64_t end) {
                      simd::dispatch([&](auto registers) __attribute__((always_inline)) {
                        for (int64_t row = begin; row < end; ++row) f(registers, row * size, size);
@@ -113,7 +113,7 @@ void for_rows(const at::Tensor& rows, const F& f) {
 }
 
 template <class T>
-void forward_all(const at::Tensor& rows, const at::Tensor& y, StandardizeRule rule) {
+void standardize_forward_all(const at::Tensor& rows, const at::Tensor& y, StandardizeRule rule) {
   const float* w = rows.const_data_ptr<float>();
   T* out = y.data_ptr<T>();
   const auto row = [=](auto registers, int64_t at, int64_t size) __attribute__((always_inline)) {
@@ -123,8 +123,8 @@ void forward_all(const at::Tensor& rows, const at::Tensor& y, StandardizeRule ru
 }
 
 template <class T>
-void backward_all(const at::Tensor& rows, const at::Tensor& grad, const at::Tensor& dw,
-                  StandardizeRule rule) {
+void standardize_backward_all(const at::Tensor& rows, const at::Tensor& grad, const at::Tensor& dw,
+                              StandardizeRule rule) {
   const float* w = rows.const_data_ptr<float>();
   const T* g = grad.const_data_ptr<T>();
   float* out = dw.data_ptr<float>();
@@ -170,9 +170,9 @@ class Standardize : public torch::autograd::Function<Standardize> {
     if (rows.is_cuda())
       forward_on_cuda(rows, y, rule);
     else if (type == at::kFloat)
-      forward_all<float>(rows, y, rule);
+      standardize_forward_all<float>(rows, y, rule);
     else
-      forward_all<BFloat16>(rows, y, rule);
+      standardize_forward_all<BFloat16>(rows, y, rule);
     context->save_for_backward({kernel});
     context->saved_data["rule"] = static_cast<int64_t>(rule);
     return kernel_of(y);
@@ -186,9 +186,9 @@ class Standardize : public torch::autograd::Function<Standardize> {
     if (rows.is_cuda())
       backward_on_cuda(rows, grad, dw, rule);
     else if (grad.scalar_type() == at::kFloat)
-      backward_all<float>(rows, grad, dw, rule);
+      standardize_backward_all<float>(rows, grad, dw, rule);
     else
-      backward_all<BFloat16>(rows, grad, dw, rule);
+      standardize_backward_all<BFloat16>(rows, grad, dw, rule);
     return {kernel_of(dw), {}, {}};
   }
 };

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "lib/device/plain_kernels.h"
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/conv_function.h"
 #include "lib/model/kernels/small_products.h"
 #include "lib/model/kernels/transpose.h"
@@ -17,9 +18,13 @@ namespace {
 
 using c10::BFloat16;
 using simd::kLanes;
-using namespace winograd;
-
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+using winograd::kPoints;
+using winograd::store_filter_gradients;
+using winograd::store_outputs;
+using winograd::TileGrid;
+using winograd::transform_filters;
+using winograd::transform_gradients;
+using winograd::transform_patches;
 
 // Whether `channels` can be divided into blocks that are wide enough for fast products.
 bool has_wide_blocks(int64_t channels) {
@@ -48,7 +53,7 @@ TileGrid tiles_of(const at::Tensor& x) { return {x.size(0), x.size(2), x.size(3)
 // In the templates S is the type of images, and T that of points and products.
 
 template <class T>
-T* zeros(ThreadMemory& memory, int64_t count) {
+T* take_zeros(ThreadMemory& memory, int64_t count) {
   T* const all = memory.take<T>(count);
   std::fill(all, all + count, T(0.0f));
   return all;
@@ -94,7 +99,7 @@ void winograd_convolve(const at::Tensor& x, const at::Tensor& filters, const flo
     const int64_t stride = point_stride(block * in), sums_stride = point_stride(block * width);
     T* const points = memory.take<T>(kPoints * stride);
     auto* const sums = memory.take<float>(kPoints * sums_stride);
-    const S* const nothing = zeros<S>(memory, in);
+    const S* const nothing = take_zeros<S>(memory, in);
     S* const sink = memory.take<S>(out);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i * block, count = std::min(block, s.count() - first);
@@ -148,7 +153,7 @@ class KernelGradient {
     if (kPairs<T>) pairs_ = memory_.take<T>(kTiles * pieces.in);
     grads_ = memory_.take<T>(kPoints * grad_stride_);
     sums_ = memory_.take<float>(kPoints * sums_stride_);
-    nothing_ = zeros<S>(memory_, std::max(all_out, all_in));
+    nothing_ = take_zeros<S>(memory_, std::max(all_out, all_in));
   }
 
   // Writes its part of `all` (ranges, out, 9, in).

@@ -23,7 +23,7 @@ at::Tensor plain_group_norm(const at::Tensor& x, const GroupNorm& norm) {
 }
 
 // Kernels for CUDA take channels_last activations, which convolutions return there.
-at::Tensor for_kernel(const at::Tensor& x) {
+at::Tensor for_cuda_kernel(const at::Tensor& x) {
   return x.is_cuda() && !plain_kernels() ? x.contiguous(at::MemoryFormat::ChannelsLast) : x;
 }
 
@@ -39,20 +39,20 @@ GroupNorm GroupNorm::add(Module& owner, const std::string& name, int64_t channel
 }
 
 at::Tensor GroupNorm::operator()(const at::Tensor& given, at::ScalarType type) const {
-  const at::Tensor x = for_kernel(given);
+  const at::Tensor x = for_cuda_kernel(given);
   if (group_norm_fits(x)) return fused(x, *this, NormTail::nothing, type);
   return plain_group_norm(x, *this).to(type);
 }
 
 at::Tensor GroupNorm::relu(const at::Tensor& given, at::ScalarType type) const {
-  const at::Tensor x = for_kernel(given);
+  const at::Tensor x = for_cuda_kernel(given);
   if (group_norm_fits(x)) return fused(x, *this, NormTail::relu, type);
   return at::relu(plain_group_norm(x, *this)).to(type);
 }
 
 ResidualSum GroupNorm::add_relu(const at::Tensor& given, const at::Tensor& shortcut,
                                 at::ScalarType type) const {
-  const at::Tensor x = for_kernel(given);
+  const at::Tensor x = for_cuda_kernel(given);
   if (group_norm_fits(x)) {
     const auto [sum, rounded] =
         fused_group_norm_add_relu(x, groups, scale, bias, eps, shortcut, type);

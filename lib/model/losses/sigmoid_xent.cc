@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable sigmoid_xent_keys(
     "loss: sigmoid_xent",
     {"Binary cross-entropy of each class, summed over the classes: -sum(y * log(sigmoid(z)) + (1 - "
      "y) * log(sigmoid(-z))) with labels y and logits z. Use it if an image may have several "
@@ -26,7 +26,7 @@ class SigmoidXent : public Loss {
   }
 };
 
-const Register<Loss, SigmoidXent> registered("sigmoid_xent");
+const Register<Loss, SigmoidXent> registered_sigmoid_xent("sigmoid_xent");
 
 }  // namespace
 }  // namespace bv

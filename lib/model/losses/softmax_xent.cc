@@ -8,12 +8,13 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("loss: softmax_xent",
-                    {"Cross-entropy of the softmax over classes: -sum(y * log(softmax(z))) with "
-                     "labels y and logits z. Use it if each image has exactly one class; labels "
-                     "may be soft, as with mixup and `label_smoothing`.",
-                     "loss: softmax_xent", "utils.py softmax_xent"},
-                    {});
+const KeyTable softmax_xent_keys(
+    "loss: softmax_xent",
+    {"Cross-entropy of the softmax over classes: -sum(y * log(softmax(z))) with "
+     "labels y and logits z. Use it if each image has exactly one class; labels "
+     "may be soft, as with mixup and `label_smoothing`.",
+     "loss: softmax_xent", "utils.py softmax_xent"},
+    {});
 
 class SoftmaxXent : public Loss {
  public:
@@ -23,7 +24,7 @@ class SoftmaxXent : public Loss {
   }
 };
 
-const Register<Loss, SoftmaxXent> registered("softmax_xent");
+const Register<Loss, SoftmaxXent> registered_softmax_xent("softmax_xent");
 
 }  // namespace
 }  // namespace bv

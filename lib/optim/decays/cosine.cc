@@ -8,11 +8,12 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("schedule: cosine",
-                    {"Falls from `mult` to 0 along half a cosine: slowly at first, fastest in the "
-                     "middle, slowly at the end. It is a good first choice with nothing to tune.",
-                     "warmup_percent: 0.05", "utils.py create_learning_rate_schedule"},
-                    {});
+const KeyTable cosine_keys(
+    "schedule: cosine",
+    {"Falls from `mult` to 0 along half a cosine: slowly at first, fastest in the "
+     "middle, slowly at the end. It is a good first choice with nothing to tune.",
+     "warmup_percent: 0.05", "utils.py create_learning_rate_schedule"},
+    {});
 
 class Cosine : public Decay {
  public:
@@ -21,7 +22,7 @@ class Cosine : public Decay {
     return base * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   }
 };
-const Register<Decay, Cosine> registered("cosine");
+const Register<Decay, Cosine> registered_cosine("cosine");
 
 }  // namespace
 }  // namespace bv

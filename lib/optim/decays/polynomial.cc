@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-constexpr KeyText kKeys[] = {
+constexpr KeyText kPolynomialKeys[] = {
     {"power", "float >= 0", "1",
      "Exponent: 1 is linear, 2 falls faster at first and flattens out towards the end, and values "
      "below 1 fall mostly at the end."},
@@ -18,16 +18,17 @@ constexpr KeyText kKeys[] = {
      "Value at the end of the run. It is not relative to `mult`: with `mult: 0.5` and `end: 0.01` "
      "the value falls from 0.5 to 0.01, and the last learning rate is `lr` times 0.01.",
      "0.01"}};
-const KeyTable keys("schedule: polynomial",
-                    {"Falls from `mult` to `end` as a power of the remaining part of the run.",
-                     "power: 2\nwarmup_steps: 1000", "utils.py create_learning_rate_schedule"},
-                    {}, kKeys);
+const KeyTable polynomial_keys(
+    "schedule: polynomial",
+    {"Falls from `mult` to `end` as a power of the remaining part of the run.",
+     "power: 2\nwarmup_steps: 1000", "utils.py create_learning_rate_schedule"},
+    {}, kPolynomialKeys);
 const KeyTable linear_keys("schedule: linear",
                            {"Falls from `mult` to `end` linearly, or along a curve if `power` is "
                             "not 1. It is the same as `polynomial`.",
                             "end: 0.01\nwarmup_steps: 1000",
                             "utils.py create_learning_rate_schedule"},
-                           {}, kKeys);
+                           {}, kPolynomialKeys);
 
 class Polynomial : public Decay {
  public:
@@ -45,7 +46,7 @@ class Polynomial : public Decay {
  private:
   double power_, end_;
 };
-const Register<Decay, Polynomial> registered("polynomial");
+const Register<Decay, Polynomial> registered_polynomial("polynomial");
 const Register<Decay, Polynomial> registered_linear("linear");
 
 }  // namespace

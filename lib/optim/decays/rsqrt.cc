@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable rsqrt_keys(
     "schedule: rsqrt",
     {"Falls with the inverse square root of the completed steps and never reaches 0: in step s "
      "after the warm-up the value is `mult` / sqrt(1 + (s + shift) / timescale). The values do not "
@@ -50,7 +50,7 @@ class Rsqrt : public Decay {
   }
   double warmup_, timescale_, shift_;
 };
-const Register<Decay, Rsqrt> registered("rsqrt");
+const Register<Decay, Rsqrt> registered_rsqrt("rsqrt");
 
 }  // namespace
 }  // namespace bv

@@ -8,19 +8,19 @@
 namespace bv {
 namespace {
 
-const KeyTable keys("schedule: stair",
-                    {"Piecewise constant: it changes to a new value at each given step. Without "
-                     "`steps` the value stays at `mult` for the whole run.",
-                     "steps: [30000, 60000]\nmults: [0.1, 0.01]",
-                     "utils.py create_learning_rate_schedule"},
-                    {{"steps", "list of float", "[]",
-                      "Steps at which the value changes, in ascending order. They are in steps, "
-                      "whatever the unit of the run's length.",
-                      "[30000, 60000, 80000]"},
-                     {"mults", "list of float >= 0", "[]",
-                      "Factor of `mult` from each of the `steps` on, one per step. The factors do "
-                      "not accumulate: each applies to `mult` itself.",
-                      "[0.1, 0.01, 0.001]"}});
+const KeyTable stair_keys(
+    "schedule: stair",
+    {"Piecewise constant: it changes to a new value at each given step. Without "
+     "`steps` the value stays at `mult` for the whole run.",
+     "steps: [30000, 60000]\nmults: [0.1, 0.01]", "utils.py create_learning_rate_schedule"},
+    {{"steps", "list of float", "[]",
+      "Steps at which the value changes, in ascending order. They are in steps, "
+      "whatever the unit of the run's length.",
+      "[30000, 60000, 80000]"},
+     {"mults", "list of float >= 0", "[]",
+      "Factor of `mult` from each of the `steps` on, one per step. The factors do "
+      "not accumulate: each applies to `mult` itself.",
+      "[0.1, 0.01, 0.001]"}});
 
 class Stair : public Decay {
  public:
@@ -44,7 +44,7 @@ class Stair : public Decay {
  private:
   std::vector<double> steps_, mults_;
 };
-const Register<Decay, Stair> registered("stair");
+const Register<Decay, Stair> registered_stair("stair");
 
 }  // namespace
 }  // namespace bv

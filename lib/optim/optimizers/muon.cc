@@ -33,7 +33,7 @@
 namespace bv {
 namespace {
 
-const KeyTable keys(
+const KeyTable muon_keys(
     "optax: muon",
     {"Muon, which orthogonalises the update of each kernel: all its singular values are then near "
      "1. Adam trains the other parameters and the kernels of `adam_for`. Muon can need fewer steps "
@@ -74,7 +74,8 @@ struct Kernel {
   // `sharded`.
   bool sharded = false;
   int64_t first = 0, count = 0;
-  at::Tensor grad, momentum;  // (count), views of the flat buffers; undefined if count is 0
+  at::Tensor grad = {},
+             momentum = {};  // (count), views of the flat buffers; undefined if count is 0
 
   int64_t numel() const { return layers * inputs * outputs; }
   // Returns the matrix of a layer as a view of the kernel's whole memory, with the layer's shape.
@@ -342,7 +343,7 @@ class Muon : public Optimizer {
   };
   std::vector<Part> parts_;  // all that this rank updates, in the order of the buffers
 };
-const Register<Optimizer, Muon> registered("muon");
+const Register<Optimizer, Muon> registered_muon("muon");
 
 }  // namespace
 }  // namespace bv

@@ -25,13 +25,13 @@
 namespace bv {
 namespace {
 
-constexpr TableText kText = {
+constexpr TableText kAdafactorText = {
     "Adafactor, which behaves like Adam with less memory: it keeps the average squared gradients "
     "of a matrix as one number per row and one per column. With momentum in bfloat16, its state "
     "takes "
     "about 2 bytes per weight, Adam's 8. It suits large transformers.",
     "beta2_cap: 0.95", "optax.py scale_by_adafactor"};
-constexpr KeyText kKeys[] = {
+constexpr KeyText kAdafactorKeys[] = {
     {"min_dim_size_to_factor", "int", "32",
      "An array of weights keeps one number per row and one per column if its two largest "
      "dimensions have "
@@ -58,8 +58,10 @@ constexpr KeyText kKeys[] = {
      "and is more precise."},
     {"eps", "float > 0", "1e-30",
      "Added to squared gradients, so that gradients of zero cause no division by zero."}};
-const KeyTable short_name_keys("optax: scale_by_adafactor", kText, {}, kKeys);
-const KeyTable full_name_keys("optax: big_vision.scale_by_adafactor", kText, {}, kKeys);
+const KeyTable scale_by_adafactor_short_name_keys("optax: scale_by_adafactor", kAdafactorText, {},
+                                                  kAdafactorKeys);
+const KeyTable scale_by_adafactor_full_name_keys("optax: big_vision.scale_by_adafactor",
+                                                 kAdafactorText, {}, kAdafactorKeys);
 
 // Returns the axes of the largest and the second largest dimension. If dimensions are equal, the
 // last one counts as the largest.
@@ -275,8 +277,9 @@ class ScaleByAdafactor : public Optimizer {
   double eps_;
   std::vector<Moments> moments_;
 };
-const Register<Optimizer, ScaleByAdafactor> registered("scale_by_adafactor");
-const Register<Optimizer, ScaleByAdafactor> registered_full_name("big_vision.scale_by_adafactor");
+const Register<Optimizer, ScaleByAdafactor> registered_scale_by_adafactor("scale_by_adafactor");
+const Register<Optimizer, ScaleByAdafactor> registered_scale_by_adafactor_full_name(
+    "big_vision.scale_by_adafactor");
 
 }  // namespace
 }  // namespace bv

@@ -42,7 +42,7 @@ struct Sgd : Momentum {
     factor_ = optax_factor(config);
   }
 };
-const Register<Optimizer, Sgd> registered("sgd");
+const Register<Optimizer, Sgd> registered_sgd("sgd");
 
 class Identity : public Optimizer {
  public:
@@ -56,7 +56,7 @@ class Identity : public Optimizer {
   float factor_ = 1;
 };
 const Register<Optimizer, Identity> registered_identity("identity");
-const Register<Optimizer, Identity> registered_full_name("big_vision.sgd");
+const Register<Optimizer, Identity> registered_sgd_full_name("big_vision.sgd");
 
 struct Scale : Identity {
   explicit Scale(const Config& config) : Identity(config) {

@@ -16,11 +16,11 @@
 namespace bv {
 namespace {
 
-constexpr size_t kMostRows = 100;     // of the table
-constexpr size_t kMostDots = 1600;    // of all residual charts
-constexpr size_t kMostOfChart = 400;  // dots
-constexpr size_t kMostCharts = 12;    // of residuals
-constexpr size_t kLongestCurve = 24;  // bytes of a class name in a legend
+constexpr size_t kMostClassRows = 100;  // of the table
+constexpr size_t kMostDots = 1600;      // of all residual charts
+constexpr size_t kMostOfChart = 400;    // dots
+constexpr size_t kMostCharts = 12;      // of residuals
+constexpr size_t kLongestCurve = 24;    // bytes of a class name in a legend
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
 std::string figure(double value) {
@@ -76,13 +76,13 @@ std::string render_class_table(const EvalDetails& details) {
   std::vector<int64_t> order(details.classes.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   std::string out = "<h3>Metrics per class</h3>\n";
-  if (order.size() > kMostRows) {
+  if (order.size() > kMostClassRows) {
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
       return details.classes[a].f1 < details.classes[b].f1;
     });
     out += fmt::format("<p class=\"hint\">The {} classes of {} with the lowest F1.</p>\n",
-                       kMostRows, order.size());
-    order.resize(kMostRows);
+                       kMostClassRows, order.size());
+    order.resize(kMostClassRows);
   }
   out +=
       "<div class=\"scroll\"><table class=\"pairs\"><thead><tr><th>class</th><th>examples</th>"

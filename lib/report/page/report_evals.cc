@@ -20,7 +20,7 @@ constexpr size_t kMostMatrixClasses = 30;
 constexpr size_t kMostPairs = 30;
 constexpr size_t kMostBars = 30;
 constexpr size_t kMostBins = 20;
-constexpr size_t kLongestName = 120;
+constexpr size_t kLongestEvaluatorName = 120;
 
 using Matrix = std::vector<std::vector<int64_t>>;
 
@@ -182,9 +182,10 @@ std::string confusion(const Matrix& matrix, const ClassLabels& names, size_t mos
 std::string render_details(const EvalDetails& details, size_t most_bytes) {
   const ClassLabels names(details);
   const Matrix& matrix = details.confusion;
-  std::string out = fmt::format("<section><h2>{} <small>at step {}</small></h2>\n",
-                                escape_html(clipped_bytes(details.evaluator, kLongestName)),
-                                human_count(details.step));
+  std::string out =
+      fmt::format("<section><h2>{} <small>at step {}</small></h2>\n",
+                  escape_html(clipped_bytes(details.evaluator, kLongestEvaluatorName)),
+                  human_count(details.step));
   if (!matrix.empty() && is_square(matrix)) {
     out += "<div class=\"beside\"><div>\n" + confusion(matrix, names, most_bytes / 2) +
            "</div><div class=\"wide\">\n" + accuracy_bars(matrix, names) + "</div></div>\n";

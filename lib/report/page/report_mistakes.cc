@@ -14,8 +14,8 @@ namespace bv {
 namespace {
 
 constexpr size_t kMostMistakes = 48;
-constexpr size_t kLongestName = 200;  // bytes
-constexpr size_t kMarkup = 250;       // bytes of a figure and its picture, without their content
+constexpr size_t kLongestExampleName = 200;  // bytes
+constexpr size_t kMarkup = 250;  // bytes of a figure and its picture, without their content
 constexpr double kLeastPicture = 24 * 24;  // pixels; a smaller picture shows nothing
 constexpr int64_t kEnlarged = 48;          // px; the pixels of smaller pictures stay sharp
 
@@ -27,7 +27,7 @@ bool fits_together(const Wrong& wrong) {
 }
 
 // Returns the picture, downscaled by `factor`. Each pixel is the mean of those that it replaces.
-Wrong shrunk(const Wrong& from, int64_t factor) {
+Wrong downscaled(const Wrong& from, int64_t factor) {
   Wrong to;
   to.height = (from.height + factor - 1) / factor;
   to.width = (from.width + factor - 1) / factor;
@@ -59,7 +59,7 @@ std::string picture(const Wrong& wrong, double most_bytes) {
   // PNG does not compress a noisy picture, and base64 makes it larger by a third.
   const double bytes = static_cast<double>(wrong.pixels.size()) * 4 / 3;
   const auto factor = std::max<int64_t>(1, std::llround(std::ceil(std::sqrt(bytes / most_bytes))));
-  const Wrong small = factor > 1 ? shrunk(wrong, factor) : wrong;
+  const Wrong small = factor > 1 ? downscaled(wrong, factor) : wrong;
   if (factor > 1 && static_cast<double>(small.height * small.width) < kLeastPicture) return "";
   const std::string uri = png_data_uri(small.pixels, small.height, small.width, small.channels);
   if (uri.empty()) return "";
@@ -70,7 +70,7 @@ std::string picture(const Wrong& wrong, double most_bytes) {
 
 std::string caption(const Wrong& wrong, const ClassLabels& label) {
   const std::string name = wrong.name.empty() ? fmt::format("example {}", wrong.index)
-                                              : clipped_bytes(wrong.name, kLongestName);
+                                              : clipped_bytes(wrong.name, kLongestExampleName);
   return fmt::format(
       "<figcaption>{} &#8594; <b>{}</b><small>{:.0f} % sure</small><small class=\"file\">{}</small>"
       "</figcaption>",

@@ -13,8 +13,8 @@
 namespace bv {
 namespace {
 
-constexpr size_t kMostCards = 8, kMostRows = 200;  // of evaluators' metrics
-constexpr size_t kLongestName = 120, kLongestFact = 4000, kRoomForFacts = 100'000;
+constexpr size_t kMostCards = 8, kMostMetricRows = 200;  // of evaluators' metrics
+constexpr size_t kLongestLabel = 120, kLongestFact = 4000, kRoomForFacts = 100'000;
 
 const Points* find(const History& history, const std::string& name) {
   const auto found = history.series.find(name);
@@ -30,7 +30,7 @@ std::string card(const std::string& label, const std::string& value, const std::
   return fmt::format(
       "<div class=\"card\"><div class=\"label\">{}</div><div class=\"value\">{}</div>"
       "<div class=\"note\">{}</div></div>\n",
-      escape_html(clipped_bytes(label, kLongestName)), escape_html(value), escape_html(note));
+      escape_html(clipped_bytes(label, kLongestLabel)), escape_html(value), escape_html(note));
 }
 
 // Returns the wall time of all starts of the run. `uptime` begins at 0 in every start. Falling
@@ -67,7 +67,7 @@ std::string metric_row(const History& history, const std::string& name) {
   const bool is_best = best != nullptr && best->second == value;
   return fmt::format(
       "<tr><th>{}</th><td{}>{}</td><td class=\"best\">{}</td><td>{}</td><td>{}</td></tr>\n",
-      escape_html(clipped_bytes(name, kLongestName)), is_best ? " class=\"best\"" : "",
+      escape_html(clipped_bytes(name, kLongestLabel)), is_best ? " class=\"best\"" : "",
       precise(value), best ? precise(best->second) : "", best ? human_count(best->first) : "",
       human_count(step));
 }
@@ -127,7 +127,7 @@ std::string render_metrics(const History& history) {
   std::string rows;
   size_t count = 0;
   for (const EvalMetric& metric : eval_metrics(history)) {
-    if (count++ < kMostRows) rows += metric_row(history, metric.name);
+    if (count++ < kMostMetricRows) rows += metric_row(history, metric.name);
   }
   if (find(history, "training_loss") != nullptr) rows += metric_row(history, "training_loss");
   if (rows.empty()) return rows;
@@ -136,9 +136,9 @@ std::string render_metrics(const History& history) {
       "<th>metric</th><th>last</th><th>best</th><th>at step</th><th>last step</th></tr></thead>"
       "<tbody>\n" +
       rows + "</tbody></table></div>\n";
-  if (count > kMostRows) {
+  if (count > kMostMetricRows) {
     out += fmt::format("<p class=\"hint\">{} more metrics are in metrics.jsonl.</p>\n",
-                       human_count(static_cast<int64_t>(count - kMostRows)));
+                       human_count(static_cast<int64_t>(count - kMostMetricRows)));
   }
   return out + "</section>\n";
 }
@@ -156,7 +156,7 @@ std::string render_facts(const Report& report, const History& history) {
   if (facts.empty()) return "";
   std::string out = "<section><h2>Run</h2>\n<dl class=\"facts\">\n";
   for (const auto& [label, text] : facts) {
-    out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_html(clipped_bytes(label, kLongestName)),
+    out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_html(clipped_bytes(label, kLongestLabel)),
                        escape_html(clipped_bytes(text, kLongestFact)));
     if (out.size() > kRoomForFacts) break;
   }

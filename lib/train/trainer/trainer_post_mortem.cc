@@ -20,7 +20,7 @@ int64_t folders_in(const std::string& path) {
   return std::distance(begin(entries), end(entries));
 }
 
-int64_t bytes_of(const NamedTensors& tensors) {
+int64_t bytes_of_tensors(const NamedTensors& tensors) {
   int64_t bytes = 0;
   for (const auto& [name, values] : tensors) bytes += static_cast<int64_t>(values.nbytes());
   return bytes;
@@ -62,12 +62,12 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
     batch = whole_batch(recipe_, step, shift, skipped_.examples(recipe_.loader.section));
   BadStep bad = bad_step(recipe_, step, why, std::move(batch), shift);
   bad.batch_left_out = too_large;
-  int64_t bytes = bytes_of(bad.batch);
+  int64_t bytes = bytes_of_tensors(bad.batch);
   std::optional<Snapshot> weights;
   if (before && !recipe_.step->sharded()) {
     bad.norms = parameter_norms(*recipe_.model);
     weights = weights_before(*recipe_.model, step, checkpoint_meta(step - 1));
-    bytes += bytes_of(weights->tensors);
+    bytes += bytes_of_tensors(weights->tensors);
   }
   // The next checkpoint also needs room.
   bv::require_room(workdir_->dir(), bytes + recipe_.step->state_bytes());

@@ -104,7 +104,7 @@ void Trainer::warn_of_other_classes(const std::vector<WeightCopy>& weights) cons
   const bool targets = recipe_.config.is_text("task", "regress");
   // Training does not change the scale of the targets.
   const bool scale = std::any_of(weights.begin(), weights.end(), [](const WeightCopy& copy) {
-    return copy.name == std::string("buffers/") + kTargetMean;
+    return copy.name == fmt::format("buffers/{}", kTargetMean);
   });
   log::warn(
       "model_init: the last layer of {} was trained for the {} {}, but those of this run are {}: "

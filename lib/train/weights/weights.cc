@@ -26,7 +26,7 @@
 namespace bv {
 namespace {
 
-const KeyTable top_keys(
+const KeyTable weights_top_keys(
     "", {},
     {{"model_load", "map", "{}",
       "How the weights of `model_init` are loaded. It has no effect without `model_init`.",
@@ -234,7 +234,7 @@ std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
 }
 
 // Returns the size of the model's parameters and buffers.
-uint64_t bytes_of(const Model& model) {
+uint64_t bytes_of_model(const Model& model) {
   uint64_t bytes = 0;
   for (const auto& [name, parameter] : named_parameters(model)) bytes += parameter.nbytes();
   for (const auto& [name, buffer] : named_buffers(model)) bytes += buffer.nbytes();
@@ -313,13 +313,13 @@ void replace_auto_classes(const Config& config, const std::string& path) {
 }
 
 bool has_target_scale(const std::string& path, const Model& model) {
-  return read_weights(path, bytes_of(model)).contains(kMean);
+  return read_weights(path, bytes_of_model(model)).contains(kMean);
 }
 
 std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
                                      const std::vector<std::string>& dont_load,
                                      const std::string& place) {
-  return plan_weights(read_weights(path, bytes_of(model)), path, model, dont_load, place);
+  return plan_weights(read_weights(path, bytes_of_model(model)), path, model, dont_load, place);
 }
 
 std::vector<WeightCopy> plan_weights(NamedTensors file, const std::string& path, const Model& model,

@@ -20,8 +20,8 @@
 namespace bv::test {
 namespace {
 
-constexpr int64_t kExamples = 24;
-constexpr uint64_t kSeed = 9;
+constexpr int64_t kCachedExamples = 24;
+constexpr uint64_t kCacheSeed = 9;
 
 at::Tensor noise_image(int64_t height, int64_t width, int64_t channels, uint64_t index) {
   at::Tensor image = at::empty({height, width, channels}, at::kByte);
@@ -56,7 +56,7 @@ std::string image_file(int64_t index) {
 }
 
 std::shared_ptr<FakeSource> image_files() {
-  auto source = std::make_shared<FakeSource>(kExamples);
+  auto source = std::make_shared<FakeSource>(kCachedExamples);
   source->transform = [](int64_t index, Example& example) {
     example["image"] = as_tensor(image_file(index));
   };
@@ -87,13 +87,13 @@ std::unique_ptr<TrainingData> cached(std::shared_ptr<const Source> source, const
 
 // Compares two passes, which must be bit-identical or give the same error.
 void check_same(const TrainingData& with, const TrainingData& without) {
-  for (int64_t position = 0; position < 2 * kExamples; ++position) {
-    const TrainingData::Pick pick = without.pick(position, kSeed, /*shuffled=*/true);
+  for (int64_t position = 0; position < 2 * kCachedExamples; ++position) {
+    const TrainingData::Pick pick = without.pick(position, kCacheSeed, /*shuffled=*/true);
     INFO("example " << pick.index << " at " << position);
     std::string error, other_error;
     Example a, b;
-    other_error = error_of([&] { b = without.compute(pick, kSeed, position); }, Exit::data);
-    error = error_of([&] { a = with.compute(pick, kSeed, position); }, Exit::data);
+    other_error = error_of([&] { b = without.compute(pick, kCacheSeed, position); }, Exit::data);
+    error = error_of([&] { a = with.compute(pick, kCacheSeed, position); }, Exit::data);
     CHECK(error == other_error);
     REQUIRE(a.size() == b.size());
     for (const auto& [key, value] : b) {
@@ -133,7 +133,7 @@ TEST_CASE("examples are the same with a cache as without one") {
 }
 
 TEST_CASE("broken images and examples without one fail as without a cache") {
-  const auto source = std::make_shared<FakeSource>(kExamples);
+  const auto source = std::make_shared<FakeSource>(kCachedExamples);
   source->transform = [](int64_t index, Example& example) {
     std::string file = image_file(index);
     if (index % 3 == 0) file.resize(file.size() / 2);
@@ -145,7 +145,7 @@ TEST_CASE("broken images and examples without one fail as without a cache") {
     check_same(*cached(source, pp, cache_in("")), *training_data(source, pp));
   const auto pixels = cached(std::make_shared<FakeSource>(2), "decode", cache_in(""));
   CHECK(error_of([&] {
-          pixels->compute({0, 0}, kSeed, 0);
+          pixels->compute({0, 0}, kCacheSeed, 0);
         }) ==
         "pp: error: decode: 'image' must be encoded bytes (1-d uint8), has shape (6, 5, 3) and "
         "type uint8");
@@ -156,7 +156,7 @@ TEST_CASE("a changed image is decoded again, other decoding has a cache of its o
   const std::string pp = "decode|resize(9)";
   check_same(*cached(image_files(), pp, cache_in(dir / "c")), *training_data(image_files(), pp));
   CHECK(files_in(dir / "c").size() == 1);
-  const auto changed = std::make_shared<FakeSource>(kExamples);
+  const auto changed = std::make_shared<FakeSource>(kCachedExamples);
   changed->transform = [](int64_t index, Example& example) {
     example["image"] = as_tensor(image_file(index == 4 ? 1000 : index));
   };
@@ -195,16 +195,16 @@ TEST_CASE("short_side makes large images smaller, as resize_small does, and no i
     const auto small = training_data(image_files(), "decode|resize_small(22)" + next);
     const auto large = training_data(image_files(), "decode" + next);
     int resized = 0;
-    for (int64_t i = 0; i < kExamples; ++i) {
+    for (int64_t i = 0; i < kCachedExamples; ++i) {
       INFO(next << " " << i);
       const bool is_large = 20 + 3 * (i % 7) > 22 && 24 + 5 * (i % 5) > 22;
       resized += is_large;
       const TrainingData& expected = is_large ? *small : *large;
-      CHECK(at::equal(with->compute({0, i}, kSeed, i).at("image"),
-                      expected.compute({0, i}, kSeed, i).at("image")));
+      CHECK(at::equal(with->compute({0, i}, kCacheSeed, i).at("image"),
+                      expected.compute({0, i}, kCacheSeed, i).at("image")));
     }
     CHECK(resized > 10);
-    CHECK(resized < kExamples);
+    CHECK(resized < kCachedExamples);
   }
 }
 
@@ -262,7 +262,7 @@ TEST_CASE("in a mixture, the images of each data set are decoded in its own way"
     return std::vector<TrainingData::Part>{
         {"a", dataset(image_files()), pipeline("decode|resize(8)"), 0.5},
         {"b", dataset(image_files()), pipeline("decode(precise=True)|resize(8)"), 0.3},
-        {"c", dataset(std::make_shared<FakeSource>(kExamples)), pipeline("resize(8)"), 0.2}};
+        {"c", dataset(std::make_shared<FakeSource>(kCachedExamples)), pipeline("resize(8)"), 0.2}};
   };
   TrainingData with(parts());
   with.use_cache(cache_in(""));

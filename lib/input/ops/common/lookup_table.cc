@@ -53,7 +53,7 @@ LookupTable read_lines(const std::string& file, const std::optional<std::string>
 
 // Returns one element of numpy's types S (bytes) and U (4 bytes per character), without zeros at
 // its end.
-std::string element_text(const uint8_t* bytes, const NpyHeader& header) {
+std::string npy_element_text(const uint8_t* bytes, const NpyHeader& header) {
   std::string text(reinterpret_cast<const char*>(bytes), header.type == "S" ? header.width : 0);
   for (uint64_t i = 0; header.type == "U" && i + 4 <= header.width; i += 4) {
     uint32_t code = 0;
@@ -89,7 +89,7 @@ LookupTable read_array(const std::string& file, const std::string& npzkey) {
     LookupTable table;
     for (int64_t i = 0; i < header.shape[0]; ++i) {
       const uint64_t offset = header.data + static_cast<uint64_t>(i) * header.width;
-      const std::string text = element_text(npy.data() + offset, header);
+      const std::string text = npy_element_text(npy.data() + offset, header);
       if (!valid_utf8(text)) throw error_at(offset, "this string is not valid Unicode");
       add(table, text, i, file);
     }

@@ -19,7 +19,7 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain image folder 4";
+constexpr std::string_view kFolderIndexFormat = "bvtrain image folder 4";
 constexpr size_t kMaxProblems = 20;
 
 // Returns the entries of `folder` except hidden ones, sorted by bytes.
@@ -186,11 +186,11 @@ FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::strin
   stamps[0].modified = 0;  // other folders in it do not matter
   stamps[0].settled = true;
   for (const std::string& name : classes) stamps.push_back(stamp_of_folder(folder + "/" + name));
-  if (std::optional<std::string> stored = load_index(kFormat, stamps))
+  if (std::optional<std::string> stored = load_index(kFolderIndexFormat, stamps))
     from_cache_ = parse(std::move(*stored), classes, keep_broken);
   if (from_cache_) return;
   build(folder, classes, keep_broken);
-  store_index(kFormat, stamps, serialize());
+  store_index(kFolderIndexFormat, stamps, serialize());
 }
 
 void FolderIndex::build(const std::string& folder, const std::vector<std::string>& classes,

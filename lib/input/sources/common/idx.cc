@@ -14,9 +14,9 @@
 namespace bv {
 namespace {
 
-constexpr uint32_t kMagic = 0x800;  // the type is unsigned byte; the low byte is the rank
+constexpr uint32_t kIdxMagic = 0x800;  // the type is unsigned byte; the low byte is the rank
 
-uint32_t big_endian(std::span<const uint8_t> bytes, size_t offset) {
+uint32_t big_endian_32(std::span<const uint8_t> bytes, size_t offset) {
   return uint32_t{bytes[offset]} << 24 | uint32_t{bytes[offset + 1]} << 16 |
          uint32_t{bytes[offset + 2]} << 8 | bytes[offset + 3];
 }
@@ -29,12 +29,12 @@ at::Tensor parse(std::span<const uint8_t> bytes, const std::string& file,
     throw Error(Exit::usage, file,
                 fmt::format("truncated: no room for an IDX header in {} bytes", bytes.size()));
   }
-  const uint32_t magic = big_endian(bytes, 0);
-  const uint32_t rank = magic - kMagic;
+  const uint32_t magic = big_endian_32(bytes, 0);
+  const uint32_t rank = magic - kIdxMagic;
   if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
     throw Error(Exit::usage, file + " @ offset 0",
                 fmt::format("bad IDX magic 0x{:08x}, expected 0x{:08x} ({})", magic,
-                            kMagic + ranks[0], what));
+                            kIdxMagic + ranks[0], what));
   }
   const size_t header = 4 + 4 * size_t{rank};
   if (bytes.size() < header) {
@@ -46,7 +46,7 @@ at::Tensor parse(std::span<const uint8_t> bytes, const std::string& file,
   std::vector<std::string> words;
   unsigned __int128 total = 1;  // four 32-bit dimensions fit
   for (uint32_t i = 0; i < rank; ++i) {
-    shape.push_back(big_endian(bytes, 4 + 4 * i));
+    shape.push_back(big_endian_32(bytes, 4 + 4 * i));
     words.push_back(fmt::format("{}", shape.back()));
     total *= static_cast<uint64_t>(shape.back());
     if (shape.back() == 0) {

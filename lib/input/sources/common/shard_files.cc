@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-[[noreturn]] void fail(const std::string& file, uint64_t offset, std::string_view why) {
+[[noreturn]] void fail_shard(const std::string& file, uint64_t offset, std::string_view why) {
   throw Error(Exit::data, fmt::format("{} @ offset {}", file, offset), why);
 }
 
@@ -34,10 +34,10 @@ void ShardFiles::read(size_t file, uint64_t offset, uint64_t size, uint8_t* out)
   try {
     const size_t got = open(file)->read(out, size, offset);
     if (got == size) return;
-    fail(name(file), offset, fmt::format("the file ends after {} of {} bytes", got, size));
+    fail_shard(name(file), offset, fmt::format("the file ends after {} of {} bytes", got, size));
   } catch (const Error& error) {
     if (error.code() == Exit::data) throw;
-    fail(name(file), offset, error.message());
+    fail_shard(name(file), offset, error.message());
   }
 }
 

@@ -102,7 +102,7 @@ class DeviceLayerNorm : public torch::autograd::Function<DeviceLayerNorm> {
 
 // Rows of three sizes, with a branch, and of the first size also without one. The first size has
 // more rows than the gradient kernel's blocks process in one iteration.
-KernelCheck norm_check(c10::Device device) {
+KernelCheck layer_norm_check(c10::Device device) {
   constexpr double kEps = 1e-6;
   KernelCheck check;
   for (const auto& [rows, size] : {std::pair<int64_t, int64_t>{4300, 8}, {9, 768}, {9, 1024}}) {
@@ -150,7 +150,8 @@ bool device_layer_norm_fits(const at::Tensor& x, const std::optional<at::Tensor>
   }
   const bool same = !branch || (branch->sizes() == x.sizes() && is_float(*branch));
   return x.is_cuda() && !plain_kernels() && x.numel() > 0 && is_float(x) && same &&
-         layer_norm_pass_fits(size) && fused_kernel_is_right("layer norm", x.device(), norm_check);
+         layer_norm_pass_fits(size) &&
+         fused_kernel_is_right("layer norm", x.device(), layer_norm_check);
 }
 
 std::pair<at::Tensor, at::Tensor> device_layer_norm(const at::Tensor& x,

@@ -24,7 +24,7 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kAligned = 8;  // bfloat16 numbers in 16 bytes
 
-Bf16* numbers(const at::Tensor& tensor) { return static_cast<Bf16*>(tensor.data_ptr()); }
+Bf16* bf16_numbers(const at::Tensor& tensor) { return static_cast<Bf16*>(tensor.data_ptr()); }
 
 // Returns the (out, in) weight of a kernel (in, out) in bfloat16; its rows are aligned to 16 bytes.
 at::Tensor aligned_weight(const at::Tensor& kernel) {
@@ -58,9 +58,9 @@ class DeviceTokenMlp : public torch::autograd::Function<DeviceTokenMlp> {
     const RowGeluPass pass = {.rows = sums.size(0) * sums.size(1),
                               .size = sums.size(2),
                               .period = sums.size(1),
-                              .x = numbers(sums),
+                              .x = bf16_numbers(sums),
                               .bias = shift.const_data_ptr<float>(),
-                              .y = numbers(hidden)};
+                              .y = bf16_numbers(hidden)};
     static auto* const run = cuda_function<RunRowGelu>("bvtrain_cuda_row_gelu");
     run(pass, cuda_stream(x.device()));
     note_kernel("bvtrain::row_gelu", {sums, hidden});
@@ -81,10 +81,10 @@ class DeviceTokenMlp : public torch::autograd::Function<DeviceTokenMlp> {
     const RowGeluGradient pass = {.rows = row_sums.numel(),
                                   .size = sums.size(2),
                                   .period = sums.size(1),
-                                  .x = numbers(sums),
+                                  .x = bf16_numbers(sums),
                                   .bias = shift.const_data_ptr<float>(),
-                                  .grad = numbers(of_hidden),
-                                  .dx = numbers(dsums),
+                                  .grad = bf16_numbers(of_hidden),
+                                  .dx = bf16_numbers(dsums),
                                   .sums = row_sums.data_ptr<float>()};
     static auto* const run = cuda_function<RunRowGeluGradient>("bvtrain_cuda_row_gelu_gradient");
     run(pass, cuda_stream(x.device()));

@@ -8,6 +8,7 @@
 
 #include "lib/device/cuda.h"
 #include "lib/device/operator_record.h"
+#include "lib/model/kernels/channels_last.h"
 #include "lib/model/kernels/device/aligned.h"
 #include "lib/model/kernels/device/device_check.h"
 
@@ -17,11 +18,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
 bool is_bf16(at::ScalarType type) { return type == at::kBFloat16; }
 
-GroupNormShape shape_of(const at::Tensor& x, int64_t groups) {
+GroupNormShape group_norm_pass_shape(const at::Tensor& x, int64_t groups) {
   return {x.size(0), x.size(2) * x.size(3), x.size(1), groups};
 }
 
@@ -30,7 +29,9 @@ const uint16_t* bits_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<const uint16_t*>(tensor.const_data_ptr()) : nullptr;
 }
 
-at::Tensor for_kernel(const at::Tensor& x) { return aligned(x.contiguous(kChannelsLast)); }
+at::Tensor aligned_channels_last(const at::Tensor& x) {
+  return aligned(x.contiguous(kChannelsLast));
+}
 
 at::Tensor empty_for(const at::Tensor& x, at::ScalarType type) {
   return at::empty(x.sizes(), x.options().dtype(type).memory_format(kChannelsLast));
@@ -43,13 +44,13 @@ class CudaGroupNorm : public torch::autograd::Function<CudaGroupNorm> {
                                NormTail tail, at::ScalarType type,
                                const std::optional<at::Tensor>& shortcut, at::ScalarType rounded) {
     static auto* const run = cuda_function<RunGroupNorm>("bvtrain_cuda_group_norm");
-    const GroupNormShape shape = shape_of(x, groups);
+    const GroupNormShape shape = group_norm_pass_shape(x, groups);
     const at::Tensor tables =
         at::empty({shape.n, group_norm_parts::kTables, shape.c}, scale.options());
     variable_list results = {empty_for(x, type)};
     at::Tensor add, active;
     if (tail == NormTail::add_relu) {
-      add = for_kernel(*shortcut);
+      add = aligned_channels_last(*shortcut);
       active = at::empty({x.numel() / group_norm_parts::kOctet}, x.options().dtype(at::kByte));
       if (is_bf16(rounded)) results.push_back(empty_for(x, rounded));
     }
@@ -87,7 +88,8 @@ class CudaGroupNorm : public torch::autograd::Function<CudaGroupNorm> {
     const auto tail = static_cast<NormTail>(context->saved_data["tail"].toInt());
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
     const auto gradient = [&](size_t i) {
-      return i < grads.size() && grads[i].defined() ? for_kernel(grads[i]) : at::Tensor();
+      return i < grads.size() && grads[i].defined() ? aligned_channels_last(grads[i])
+                                                    : at::Tensor();
     };
     const at::Tensor grad = gradient(0), rounded_grad = gradient(1);
     variable_list all(9);  // one for each argument of forward()
@@ -97,7 +99,7 @@ class CudaGroupNorm : public torch::autograd::Function<CudaGroupNorm> {
     const at::Tensor dbias = at::empty(scale.sizes(), scale.options());
     if (tail == NormTail::add_relu) all[7] = empty_for(x, at::kFloat);
     const GroupNormBackward pass = {
-        .shape = shape_of(x, context->saved_data["groups"].toInt()),
+        .shape = group_norm_pass_shape(x, context->saved_data["groups"].toInt()),
         .tail = tail,
         .x_bf16 = is_bf16(x.scalar_type()),
         .y_bf16 = is_bf16(type),
@@ -120,7 +122,7 @@ class CudaGroupNorm : public torch::autograd::Function<CudaGroupNorm> {
   }
 };
 
-KernelCheck norm_check(c10::Device device) {
+KernelCheck group_norm_check(c10::Device device) {
   constexpr int64_t kChannels = 32, kGroups = 4;
   constexpr double kEps = 1e-6;
   const auto image = [&](int64_t seed, at::ScalarType type) {
@@ -148,7 +150,7 @@ KernelCheck norm_check(c10::Device device) {
 }  // namespace
 
 bool cuda_group_norm_is_right(c10::Device device) {
-  return fused_kernel_is_right("group norm", device, norm_check);
+  return fused_kernel_is_right("group norm", device, group_norm_check);
 }
 
 std::pair<at::Tensor, at::Tensor> cuda_group_norm(const at::Tensor& x, int64_t groups,
@@ -156,8 +158,8 @@ std::pair<at::Tensor, at::Tensor> cuda_group_norm(const at::Tensor& x, int64_t g
                                                   double eps, NormTail tail, at::ScalarType type,
                                                   const std::optional<at::Tensor>& shortcut,
                                                   at::ScalarType rounded) {
-  const variable_list results =
-      CudaGroupNorm::apply(for_kernel(x), groups, scale, bias, eps, tail, type, shortcut, rounded);
+  const variable_list results = CudaGroupNorm::apply(aligned_channels_last(x), groups, scale, bias,
+                                                     eps, tail, type, shortcut, rounded);
   return {results.front(), results.back()};
 }
 

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-using Form = PlainNumber::Kind;
+using NumberKind = PlainNumber::Kind;
 
 // How programs write a missing value. "None" is not included, because it may be a class.
 constexpr std::string_view kMissing[] = {"nan", "NaN", "NAN", "null", "NULL", "<NA>", "NA", "N/A"};
@@ -25,7 +25,7 @@ bool has_decimal_comma(std::string_view text) {
   if (comma == std::string_view::npos) return false;
   std::string with_point(text);
   with_point[comma] = '.';
-  return plain_number(with_point).kind == Form::real;
+  return plain_number(with_point).kind == NumberKind::real;
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ int64_t LabelCode::number_of(std::string_view text, size_t at) const {
     throw unknown_class(text, at, /*similar=*/true);
   }
   const PlainNumber number = plain_number(text);
-  if (number.kind != Form::whole)
+  if (number.kind != NumberKind::whole)
     throw RowFault(at, fmt::format("'{}' is not a whole number", printable(text)));
   if (!names.empty() && (number.whole < 0 || number.whole >= classes)) {
     throw RowFault(at,
@@ -84,7 +84,7 @@ std::optional<int64_t> LabelColumn::see_given(std::string_view text, size_t at,
     return std::nullopt;
   }
   const PlainNumber number = plain_number(text);
-  if (number.kind != Form::whole || number.whole < 0 || number.whole >= given_.classes)
+  if (number.kind != NumberKind::whole || number.whole < 0 || number.whole >= given_.classes)
     throw given_.unknown_class(text, at, /*similar=*/unknown_seen_++ < kShownRows);
   wholes_.see(text, at, row);
   return number.whole;
@@ -99,16 +99,17 @@ std::optional<int64_t> LabelColumn::see(std::string_view text, size_t at, const 
                                text));
   }
   const PlainNumber number = plain_number(text);
-  if (number.kind == Form::huge) throw RowFault(at, "the label is a number that is too large");
-  if (number.kind == Form::none && has_decimal_comma(text)) {
+  if (number.kind == NumberKind::huge)
+    throw RowFault(at, "the label is a number that is too large");
+  if (number.kind == NumberKind::none && has_decimal_comma(text)) {
     throw RowFault(
         at, fmt::format("the label '{}' has a decimal comma: write a point", printable(text)));
   }
-  (number.kind == Form::whole  ? wholes_
-   : number.kind == Form::real ? reals_
-                               : names_)
+  (number.kind == NumberKind::whole  ? wholes_
+   : number.kind == NumberKind::real ? reals_
+                                     : names_)
       .see(text, at, row);
-  if (number.kind == Form::whole) return number.whole;
+  if (number.kind == NumberKind::whole) return number.whole;
   return std::nullopt;
 }
 

@@ -15,10 +15,9 @@
 namespace bv {
 namespace {
 
-constexpr uint64_t kBlock = uint64_t{1} << 16;
-constexpr uint64_t kMagic = 0x71930E704FDAE05E;  // of RiegeliPostscript
+constexpr uint64_t kPostscriptMagic = 0x71930E704FDAE05E;  // of RiegeliPostscript
 
-std::span<const uint8_t> bytes_of(const at::Tensor& tensor) {
+std::span<const uint8_t> bytes_of_record(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<uint8_t>(), static_cast<size_t>(tensor.numel())};
 }
 
@@ -44,11 +43,12 @@ ArrayRecordFiles::Scanned ArrayRecordFiles::scan(const ShardFiles& files, size_t
                                                  uint64_t file_size) {
   const auto fail = [](std::string_view why) { throw Error::bare(Exit::data, why); };
   // The last block holds a chunk with a RiegeliPostscript: footer_offset = 1, magic = 2.
-  const RiegeliRecords postscript =
-      read_riegeli_chunk(files, file, file_size, (file_size - 1) / kBlock * kBlock, true);
+  const RiegeliRecords postscript = read_riegeli_chunk(
+      files, file, file_size, (file_size - 1) / kRiegeliBlock * kRiegeliBlock, true);
   const auto [footer, magic, unused] = numbers_of(
-      postscript.ends.empty() ? std::span<const uint8_t>() : bytes_of(postscript.record(0)));
-  if (magic != kMagic) fail("does not end as an ArrayRecord file does; it may be cut off");
+      postscript.ends.empty() ? std::span<const uint8_t>() : bytes_of_record(postscript.record(0)));
+  if (magic != kPostscriptMagic)
+    fail("does not end as an ArrayRecord file does; it may be cut off");
   if (footer >= file_size) fail("its table of contents lies behind its end");
   // The table: a RiegeliFooterMetadata, then an ArrayRecordFooter for each chunk with its
   // chunk_offset = 1, decoded_data_size = 2 and num_records = 3.
@@ -56,7 +56,7 @@ ArrayRecordFiles::Scanned ArrayRecordFiles::scan(const ShardFiles& files, size_t
   Scanned found;
   uint64_t before = 0, total = 0;
   for (size_t i = 1; i < table.ends.size(); ++i) {
-    const auto [offset, size, records] = numbers_of(bytes_of(table.record(i)));
+    const auto [offset, size, records] = numbers_of(bytes_of_record(table.record(i)));
     if (offset <= before || offset >= footer) fail("its table of contents is not in order");
     if (records == 0 || records > limits::kArrayRecordRecords ||
         (total += records) > limits::kArrayRecordRecords)
@@ -80,7 +80,7 @@ ArrayRecordFiles::ArrayRecordFiles(std::vector<std::string> files, VerifyRecords
     } catch (const Error& error) {
       if (error.code() != Exit::data) throw;
       const at::Tensor head = files_.read(i, 0, std::min<uint64_t>(sizes_[i], 64));
-      const std::string why = wrong_file(bytes_of(head));
+      const std::string why = wrong_file(bytes_of_record(head));
       throw Error(
           Exit::usage, name,
           !why.empty() ? why : fmt::format("not a whole ArrayRecord file: {}", error.message()));

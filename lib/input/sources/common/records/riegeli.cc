@@ -15,13 +15,12 @@
 namespace bv {
 namespace {
 
-constexpr uint64_t kBlock = uint64_t{1} << 16;
 constexpr uint64_t kBlockHead = 24;
 constexpr uint64_t kChunkHead = 40;
 
-[[noreturn]] void fail(std::string_view why) { throw Error::bare(Exit::data, why); }
+[[noreturn]] void fail_riegeli(std::string_view why) { throw Error::bare(Exit::data, why); }
 
-uint64_t load(const uint8_t* bytes) {  // little endian
+uint64_t load_word(const uint8_t* bytes) {  // little endian
   uint64_t value;
   std::memcpy(&value, bytes, sizeof(value));
   return value;
@@ -43,10 +42,10 @@ class RiegeliReader {
       : files_(files), file_(file), file_size_(file_size), at_(offset) {}
 
   void read(uint8_t* out, uint64_t size) {
-    if (at_ > file_size_ || size > file_size_ - at_) fail("the file ends inside a chunk");
+    if (at_ > file_size_ || size > file_size_ - at_) fail_riegeli("the file ends inside a chunk");
     while (size > 0) {
-      if (at_ % kBlock < kBlockHead) at_ += kBlockHead - at_ % kBlock;
-      const uint64_t part = std::min(size, kBlock - at_ % kBlock);
+      if (at_ % kRiegeliBlock < kBlockHead) at_ += kBlockHead - at_ % kRiegeliBlock;
+      const uint64_t part = std::min(size, kRiegeliBlock - at_ % kRiegeliBlock);
       files_.read(file_, at_, part, out);
       out += part;
       at_ += part;
@@ -62,12 +61,12 @@ class RiegeliReader {
 
 // Returns the bytes of a part of a chunk, and unpacks them if `packed`. A packed part begins with
 // its unpacked size.
-at::Tensor unpack(std::span<const uint8_t> part, bool packed) {
+at::Tensor unpack_part(std::span<const uint8_t> part, bool packed) {
   const uint64_t size = packed ? protobuf::take_varint(part) : part.size();
   if (size > limits::kRecordBytes)
-    fail(fmt::format("a chunk of {} bytes; the limit is {}", size, limits::kRecordBytes));
+    fail_riegeli(fmt::format("a chunk of {} bytes; the limit is {}", size, limits::kRecordBytes));
   if (packed && size > limits::kZstdRatio * part.size())
-    fail(fmt::format("claims to unpack from {} bytes to {}", part.size(), size));
+    fail_riegeli(fmt::format("claims to unpack from {} bytes to {}", part.size(), size));
   at::Tensor bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
   auto* out = bytes.mutable_data_ptr<uint8_t>();
   if (!packed) {
@@ -75,40 +74,41 @@ at::Tensor unpack(std::span<const uint8_t> part, bool packed) {
     return bytes;
   }
   const size_t got = ZSTD_decompress(out, size, part.data(), part.size());
-  if (ZSTD_isError(got)) fail(fmt::format("cannot be unpacked: {}", ZSTD_getErrorName(got)));
-  if (got != size) fail("is shorter than it says");
+  if (ZSTD_isError(got))
+    fail_riegeli(fmt::format("cannot be unpacked: {}", ZSTD_getErrorName(got)));
+  if (got != size) fail_riegeli("is shorter than it says");
   return bytes;
 }
 
 // Unpacks the data of a simple chunk: the compression type, the size of the packed sizes, the sizes
 // of the records, and the records.
 RiegeliRecords unpack_simple(std::span<const uint8_t> data, uint64_t records) {
-  if (data.empty()) fail("a chunk of records without data");
+  if (data.empty()) fail_riegeli("a chunk of records without data");
   const uint8_t packing = data[0];
   if (packing != 0 && packing != 'z') {
-    fail(fmt::format("is packed with {}; only zstd can be read", packing == 'b' ? "Brotli"
-                                                                 : packing == 's'
-                                                                     ? "Snappy"
-                                                                     : "an unknown method"));
+    fail_riegeli(fmt::format("is packed with {}; only zstd can be read",
+                             packing == 'b'   ? "Brotli"
+                             : packing == 's' ? "Snappy"
+                                              : "an unknown method"));
   }
   data = data.subspan(1);
   const uint64_t sizes_size = protobuf::take_varint(data);
-  if (sizes_size > data.size()) fail("the sizes of the records are cut off");
-  const at::Tensor sizes = unpack(data.first(sizes_size), packing != 0);
+  if (sizes_size > data.size()) fail_riegeli("the sizes of the records are cut off");
+  const at::Tensor sizes = unpack_part(data.first(sizes_size), packing != 0);
   RiegeliRecords result;
-  result.bytes = unpack(data.subspan(sizes_size), packing != 0);
+  result.bytes = unpack_part(data.subspan(sizes_size), packing != 0);
   std::span<const uint8_t> rest(sizes.const_data_ptr<uint8_t>(),
                                 static_cast<size_t>(sizes.numel()));
-  if (records > rest.size()) fail("has fewer records than it says");
+  if (records > rest.size()) fail_riegeli("has fewer records than it says");
   const auto total = static_cast<uint64_t>(result.bytes.numel());
   uint64_t end = 0;
   for (uint64_t i = 0; i < records; ++i) {
     const uint64_t size = protobuf::take_varint(rest);
-    if (size > total - end) fail("a record is longer than its chunk");
+    if (size > total - end) fail_riegeli("a record is longer than its chunk");
     end += size;
     result.ends.push_back(end);
   }
-  if (end != total || !rest.empty()) fail("the sizes of the records do not add up");
+  if (end != total || !rest.empty()) fail_riegeli("the sizes of the records do not add up");
   return result;
 }
 
@@ -126,23 +126,25 @@ RiegeliRecords read_riegeli_chunk(const ShardFiles& files, size_t file, uint64_t
   RiegeliReader reader(files, file, file_size, offset);
   std::array<uint8_t, kChunkHead> head;
   reader.read(head.data(), head.size());
-  if (load(head.data()) != checksum(std::span(head).subspan(8)))
-    fail("the checksum of a chunk's head is wrong");
-  const uint64_t size = load(head.data() + 8), records = load(head.data() + 24) >> 8;
+  if (load_word(head.data()) != checksum(std::span(head).subspan(8)))
+    fail_riegeli("the checksum of a chunk's head is wrong");
+  const uint64_t size = load_word(head.data() + 8), records = load_word(head.data() + 24) >> 8;
   if (head[24] != 'r') {
-    fail(head[24] == 't' ? "a transposed chunk, which cannot be read; write the file without "
-                           "the option 'transpose'"
-                         : "is not a chunk of records");
+    fail_riegeli(head[24] == 't'
+                     ? "a transposed chunk, which cannot be read; write the file without "
+                       "the option 'transpose'"
+                     : "is not a chunk of records");
   }
   if (size > limits::kRecordBytes)
-    fail(fmt::format("a chunk of {} bytes; the limit is {}", size, limits::kRecordBytes));
-  if (size > file_size) fail("the file ends inside a chunk");
+    fail_riegeli(fmt::format("a chunk of {} bytes; the limit is {}", size, limits::kRecordBytes));
+  if (size > file_size) fail_riegeli("the file ends inside a chunk");
   if (records > limits::kChunkRecords)
-    fail(fmt::format("a chunk of {} records; the limit is {}", records, limits::kChunkRecords));
+    fail_riegeli(
+        fmt::format("a chunk of {} records; the limit is {}", records, limits::kChunkRecords));
   std::vector<uint8_t> data(size);
   reader.read(data.data(), size);
-  if (verify && load(head.data() + 16) != checksum(data))
-    fail("the checksum of a chunk's data is wrong");
+  if (verify && load_word(head.data() + 16) != checksum(data))
+    fail_riegeli("the checksum of a chunk's data is wrong");
   return unpack_simple(data, records);
 }
 

@@ -12,6 +12,9 @@
 
 namespace bv {
 
+// Bytes of a block.
+inline constexpr uint64_t kRiegeliBlock = uint64_t{1} << 16;
+
 // The records of a chunk, one after the other.
 struct RiegeliRecords {
   at::Tensor bytes;            // (n,) uint8

@@ -17,7 +17,7 @@ namespace {
 using protobuf::Reader;
 using protobuf::WireType;
 
-std::string_view text_of(std::span<const uint8_t> bytes) {
+std::string_view chars_of(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -48,7 +48,7 @@ void for_each_number(std::span<const uint8_t> list, Each each) {
 // Returns the numbers as a tensor of the given type. They are read twice, because their count is
 // not stored.
 template <WireType kOne, class Value, class Convert>
-at::Tensor numbers(std::span<const uint8_t> list, at::ScalarType type, Convert convert) {
+at::Tensor numbers_in(std::span<const uint8_t> list, at::ScalarType type, Convert convert) {
   int64_t count = 0;
   for_each_number<kOne>(list, [&](uint64_t) { ++count; });
   at::Tensor values = at::empty({count}, type);
@@ -75,7 +75,7 @@ at::Tensor texts_of(const std::vector<std::span<const uint8_t>>& values) {
                       "holds strings that need more than 64 MiB when padded to equal lengths");
   }
   std::vector<std::string> texts;
-  for (const std::span<const uint8_t> value : values) texts.emplace_back(text_of(value));
+  for (const std::span<const uint8_t> value : values) texts.emplace_back(chars_of(value));
   return text_tensor(texts);
 }
 
@@ -115,14 +115,14 @@ std::vector<std::span<const uint8_t>> TfFeature::bytes() const {
 
 at::Tensor TfFeature::floats() const {
   expect(Kind::floats);
-  return numbers<WireType::fixed32, float>(list_, at::kFloat, [](uint64_t bits) {
+  return numbers_in<WireType::fixed32, float>(list_, at::kFloat, [](uint64_t bits) {
     return std::bit_cast<float>(static_cast<uint32_t>(bits));
   });
 }
 
 at::Tensor TfFeature::integers() const {
   expect(Kind::integers);
-  return numbers<WireType::varint, int64_t>(
+  return numbers_in<WireType::varint, int64_t>(
       list_, at::kLong, [](uint64_t bits) { return static_cast<int64_t>(bits); });
 }
 
@@ -137,7 +137,7 @@ TfExample::TfExample(std::span<const uint8_t> serialized) {
       std::span<const uint8_t> value;
       for (Reader entry(map.bytes()); entry.next();) {
         if (entry.type() != WireType::bytes) continue;
-        if (entry.field() == 1) name = text_of(entry.bytes());
+        if (entry.field() == 1) name = chars_of(entry.bytes());
         if (entry.field() == 2) value = entry.bytes();
       }
       if (features_.size() == limits::kExampleFeatures) {

@@ -26,7 +26,7 @@ using Kind = TfdsFeature::Kind;
 
 // NumPy's type names. Tensors have no unsigned types beyond uint8: these become the next larger
 // signed type, and uint64 keeps its bits, as TFDS stores it.
-std::optional<at::ScalarType> type_of(const std::string& name) {
+std::optional<at::ScalarType> type_of_numpy(const std::string& name) {
   static const std::map<std::string, at::ScalarType> types = {
       {"bool", at::kBool},        {"uint8", at::kByte},    {"int8", at::kChar},
       {"int16", at::kShort},      {"uint16", at::kInt},    {"int32", at::kInt},
@@ -134,7 +134,7 @@ class FeaturesReader {
         feature.kind = Kind::text;
         if (feature.shape.size() + feature.sequence > 1)
           return leave_out(feature.name, "it is a table of strings");
-      } else if (const std::optional<at::ScalarType> dtype_found = type_of(type)) {
+      } else if (const std::optional<at::ScalarType> dtype_found = type_of_numpy(type)) {
         feature.dtype = *dtype_found;
         if (feature.raw && (type == "uint16" || type == "uint32"))
           return leave_out(feature.name, fmt::format("bytes of {}", type));
@@ -205,7 +205,7 @@ class FeaturesReader {
   TfdsFeatures found_;
 };
 
-[[noreturn]] void fail(std::string_view why) { throw Error::bare(Exit::data, why); }
+[[noreturn]] void fail_feature(std::string_view why) { throw Error::bare(Exit::data, why); }
 
 // Returns the part of `record` to which `bytes` points.
 at::Tensor part_of(const at::Tensor& record, std::span<const uint8_t> bytes) {
@@ -216,7 +216,7 @@ at::Tensor part_of(const at::Tensor& record, std::span<const uint8_t> bytes) {
 // Returns the only value of a bytes feature.
 std::span<const uint8_t> one(const std::vector<std::span<const uint8_t>>& values) {
   if (values.size() == 1) return values[0];
-  fail(fmt::format("holds {} values, expected one", values.size()));
+  fail_feature(fmt::format("holds {} values, expected one", values.size()));
 }
 
 // Returns the shape of `count` numbers. Throws if they don't fill the shape.
@@ -226,38 +226,40 @@ std::vector<int64_t> fitted(const TfdsFeature& feature, int64_t count) {
   int64_t known = 1, unknown = 0;
   for (const int64_t size : shape) {
     if (size < 0) ++unknown;
-    if (size > 0 && __builtin_mul_overflow(known, size, &known)) fail("its shape is too large");
+    if (size > 0 && __builtin_mul_overflow(known, size, &known))
+      fail_feature("its shape is too large");
     if (size == 0) known = 0;
   }
   const bool fits = unknown == 0   ? count == known
                     : unknown == 1 ? (known > 0 && count % known == 0) || count == 0
                                    : false;
   if (!fits)
-    fail(fmt::format("holds {} numbers, which do not make the shape {}", count, shape_text(shape)));
+    fail_feature(
+        fmt::format("holds {} numbers, which do not make the shape {}", count, shape_text(shape)));
   for (int64_t& size : shape) {
     if (size < 0) size = known > 0 ? count / known : 0;
   }
   return shape;
 }
 
-at::Tensor numbers(const TfdsFeature& feature, const TfFeature& value) {
+at::Tensor feature_numbers(const TfdsFeature& feature, const TfFeature& value) {
   at::Tensor all;
   if (feature.raw) {
     const std::span<const uint8_t> bytes = one(value.bytes());
     const auto width = static_cast<int64_t>(c10::elementSize(feature.dtype));
-    if (std::ssize(bytes) % width != 0) fail(fmt::format("holds {} bytes", bytes.size()));
+    if (std::ssize(bytes) % width != 0) fail_feature(fmt::format("holds {} bytes", bytes.size()));
     all = at::empty({std::ssize(bytes) / width}, feature.dtype);
     if (!bytes.empty()) std::memcpy(all.mutable_data_ptr(), bytes.data(), bytes.size());
     if (feature.dtype == at::kBool &&
         std::any_of(bytes.begin(), bytes.end(), [](uint8_t byte) { return byte > 1; }))
-      fail("holds a bool that is neither 0 nor 1");
+      fail_feature("holds a bool that is neither 0 nor 1");
   } else if (at::isFloatingType(feature.dtype)) {
     all = value.floats().to(feature.dtype);
   } else {
     const at::Tensor wide = value.integers();
     all = wide.to(feature.dtype);
     if (feature.dtype != at::kLong && !all.to(at::kLong).equal(wide))
-      fail("holds a number that its type cannot hold");
+      fail_feature("holds a number that its type cannot hold");
   }
   return all.reshape(fitted(feature, all.numel()));
 }
@@ -276,7 +278,7 @@ at::Tensor TfdsFeature::read(const TfExample& example, const at::Tensor& record)
     const TfFeature* value = example.find(name);
     static const TfFeature nothing;
     if (!value || value->kind() == TfFeature::Kind::none) {
-      if (!sequence) fail("is missing in this record");
+      if (!sequence) fail_feature("is missing in this record");
       value = &nothing;
     }
     switch (kind) {
@@ -289,7 +291,7 @@ at::Tensor TfdsFeature::read(const TfExample& example, const at::Tensor& record)
       case Kind::text:
         return texts(*this, *value);
       case Kind::numbers:
-        return numbers(*this, *value);
+        return feature_numbers(*this, *value);
     }
     return {};
   } catch (const Error& error) {

@@ -42,7 +42,7 @@ std::optional<Version> parse_version(std::string_view text, bool wild = false) {
   return version;
 }
 
-std::string text_of(const Version& version) {
+std::string version_text(const Version& version) {
   return fmt::format("{}.{}.{}", version[0], version[1], version[2]);
 }
 
@@ -59,7 +59,8 @@ std::vector<Version> versions_in(const std::string& folder) {
   if (!folder_exists(folder)) return found;
   for (const std::string& name : list_folders(folder)) {
     const std::optional<Version> version = parse_version(name);
-    if (version && name == text_of(*version) && file_exists(folder + "/" + name + "/" + kInfoFile))
+    if (version && name == version_text(*version) &&
+        file_exists(folder + "/" + name + "/" + kInfoFile))
       found.push_back(*version);
   }
   std::sort(found.begin(), found.end());
@@ -206,7 +207,7 @@ TfdsFolder open_version(const std::string& folder, const std::string& wanted, co
   const std::vector<Version> found = versions_in(folder);
   std::vector<std::string> names;
   names.reserve(found.size());
-  for (const Version& version : found) names.push_back(text_of(version));
+  for (const Version& version : found) names.push_back(version_text(version));
   const std::optional<Version> pattern = parse_version(wanted.empty() ? "*.*.*" : wanted, true);
   if (!pattern) {
     throw Error(Exit::usage, place,
@@ -220,10 +221,11 @@ TfdsFolder open_version(const std::string& folder, const std::string& wanted, co
                             wanted.empty() ? "with a dataset_info.json" : wanted,
                             names.empty() ? "" : "; there are: " + join(names, ", ")));
   }
-  TfdsFolder opened = read_folder(folder + "/" + text_of(*chosen));
+  TfdsFolder opened = read_folder(folder + "/" + version_text(*chosen));
   if (found.size() > 1 && pattern != *chosen)
-    opened.remarks.push_back(fmt::format("version {} of {} is read ({} holds {})", text_of(*chosen),
-                                         opened.name, folder, join(names, ", ")));
+    opened.remarks.push_back(fmt::format("version {} of {} is read ({} holds {})",
+                                         version_text(*chosen), opened.name, folder,
+                                         join(names, ", ")));
   return opened;
 }
 

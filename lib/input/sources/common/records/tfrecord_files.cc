@@ -19,14 +19,14 @@
 namespace bv {
 namespace {
 
-constexpr std::string_view kFormat = "bvtrain TFRecord 2";
+constexpr std::string_view kTfRecordIndexFormat = "bvtrain TFRecord 2";
 constexpr size_t kMaxShown = 20;  // broken records
 constexpr std::string_view kWrongData = "the checksum of the record's data is wrong";
 constexpr uint64_t kHead = 12;  // the length and its checksum
 constexpr uint64_t kTail = 4;   // the checksum of the data
 
 template <class T>
-T load(const uint8_t* bytes) {  // little endian, as the processors that the program runs on
+T load_number(const uint8_t* bytes) {  // little endian, as the processors that the program runs on
   T value;
   std::memcpy(&value, bytes, sizeof(T));
   return value;
@@ -50,7 +50,7 @@ bool is_intact(FileWindow& file, uint64_t begin, uint64_t end) {
     begin += part.size();
   }
   const auto stored = file.at(end, kTail);
-  return stored.size() == kTail && load<uint32_t>(stored.data()) == masked_crc32c(crc);
+  return stored.size() == kTail && load_number<uint32_t>(stored.data()) == masked_crc32c(crc);
 }
 
 // Finds a feature of an Example in a file and reads as little of it as possible, because the
@@ -157,12 +157,12 @@ FoundLabel find_label(FileWindow& file, std::string_view key, uint64_t begin, ui
 uint64_t data_size(std::span<const uint8_t> head, uint64_t offset, uint64_t file_size) {
   if (head.size() < kHead)
     throw Error::bare(Exit::data, "the file ends inside the head of a record");
-  if (load<uint32_t>(head.data() + 8) != masked_crc(head.data(), 8)) {
+  if (load_number<uint32_t>(head.data() + 8) != masked_crc(head.data(), 8)) {
     throw Error::bare(Exit::data,
                       offset == 0 ? "not a TFRecord file: the checksum of the first length is wrong"
                                   : "the checksum of a record's length is wrong");
   }
-  const auto size = load<uint64_t>(head.data());
+  const auto size = load_number<uint64_t>(head.data());
   if (size > limits::kRecordBytes)
     throw Error::bare(Exit::data, fmt::format("a record of {} bytes; the limit is {}", size,
                                               limits::kRecordBytes));
@@ -239,7 +239,7 @@ TfRecordFiles::TfRecordFiles(std::vector<std::string> files, VerifyRecords verif
                              const std::string& label_key, bool keep_broken)
     : files_(std::move(files)), verify_(verify) {
   const std::vector<FileStamp> stamps = stamps_of(files_.names());
-  const std::string format = fmt::format("{} label {}", kFormat, label_key);
+  const std::string format = fmt::format("{} label {}", kTfRecordIndexFormat, label_key);
   const std::optional<std::string> stored = load_index(format, stamps);
   if (!stored || !parse(*stored, keep_broken)) {
     build(label_key, keep_broken);
@@ -321,19 +321,19 @@ at::Tensor TfRecordFiles::read(int64_t record) const {
   std::vector<uint8_t> head(kHead);
   if (last) {
     files_.read(file, offset, kHead, head.data());
-    bytes = kHead + std::min(load<uint64_t>(head.data()), limits::kRecordBytes) + kTail;
+    bytes = kHead + std::min(load_number<uint64_t>(head.data()), limits::kRecordBytes) + kTail;
   }
   at::Tensor whole = files_.read(file, offset, bytes);
   const auto* data = whole.const_data_ptr<uint8_t>();
-  const auto size = load<uint64_t>(data);
-  if (load<uint32_t>(data + 8) != masked_crc(data, 8) || size != bytes - kHead - kTail)
+  const auto size = load_number<uint64_t>(data);
+  if (load_number<uint32_t>(data + 8) != masked_crc(data, 8) || size != bytes - kHead - kTail)
     throw failed("the checksum of the record's length is wrong");
   std::atomic<uint8_t>& bits = verified_[record / 8];
   const auto bit = static_cast<uint8_t>(1U << (record % 8));
   const bool known = verify_ == VerifyRecords::never ||
                      (verify_ == VerifyRecords::first_epoch && (bits & bit) != 0);
   if (!known) {
-    if (load<uint32_t>(data + kHead + size) != masked_crc(data + kHead, size))
+    if (load_number<uint32_t>(data + kHead + size) != masked_crc(data + kHead, size))
       throw failed(kWrongData);
     bits |= bit;
   }

@@ -29,7 +29,7 @@ std::string_view raw(std::span<const uint8_t> block, TarField field) {
 }
 
 // Returns a field of text, which a NUL ends unless it is full.
-std::string_view text_of(std::span<const uint8_t> block, TarField field) {
+std::string_view field_text(std::span<const uint8_t> block, TarField field) {
   const std::string_view text = raw(block, field);
   return text.substr(0, text.find('\0'));
 }
@@ -80,15 +80,15 @@ bool all_zero(std::span<const uint8_t> bytes) {
 }
 
 std::string name_of(std::span<const uint8_t> block) {
-  const std::string name(text_of(block, kName));
+  const std::string name(field_text(block, kName));
   // GNU's magic is "ustar  ", and GNU uses other fields instead of the prefix.
   if (!raw(block, kMagic).starts_with(std::string_view("ustar\0", 6))) return name;
-  const std::string_view prefix = text_of(block, kPrefix);
+  const std::string_view prefix = field_text(block, kPrefix);
   return prefix.empty() ? name : fmt::format("{}/{}", prefix, name);
 }
 
 // Returns the type of a member as TarMember::type has it.
-char type_of(std::span<const uint8_t> block, std::string_view name) {
+char member_type(std::span<const uint8_t> block, std::string_view name) {
   const char type = raw(block, kType)[0];
   if (type != '\0' && type != '0' && type != '7') return type;
   return name.ends_with('/') ? '5' : '0';  // version 7 has no type for folders
@@ -224,11 +224,11 @@ bool TarReader::next(TarMember& member) {
     }
     member.name = name_of(block);
     member.type = type;
-    member.target = text_of(block, kLink);
+    member.target = field_text(block, kLink);
     member.size = *size;
     member.data = at_ + kTarBlock;
     finish_member(member, extended);
-    member.type = type_of(block, member.name);
+    member.type = member_type(block, member.name);
     if (!has_content(member.type)) member.size = 0;
     if (member.size > size_ - member.data) {
       fail(at_, fmt::format("'{}' has {} bytes, but the file ends after {} of them: it is cut off",

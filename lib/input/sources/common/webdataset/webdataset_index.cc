@@ -15,8 +15,8 @@
 
 namespace bv {
 namespace {
-
-constexpr std::string_view kFormat = "bvtrain webdataset 5";
+constexpr std::string_view kSampleIndexFormat = "bvtrain webdataset 5";
+}
 
 // The labels that are names, or those that are numbers.
 struct LabelForm {
@@ -49,8 +49,6 @@ struct LabelForms {
   }
 };
 
-}  // namespace
-
 // One file's part of the index.
 struct SampleIndex::Scanned {
   std::vector<uint32_t> begins;
@@ -68,7 +66,7 @@ SampleIndex::SampleIndex(const std::vector<std::string>& files, const SamplePlan
                          const ClassNumbers& classes, const std::string& settings, bool keep_broken)
     : stored_(plan.stored) {
   const std::vector<FileStamp> stamps = stamps_of(files);
-  const std::string format = fmt::format("{} {:016x}", kFormat, hash64(settings));
+  const std::string format = fmt::format("{} {:016x}", kSampleIndexFormat, hash64(settings));
   if (const auto packed = load_index(format, stamps);
       packed && unpack(*packed, files.size(), plan, keep_broken))
     return;

@@ -25,22 +25,22 @@ namespace {
 using nlohmann::json;
 
 template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void fail_value(fmt::format_string<Args...> format, Args&&... args) {
   throw Error::bare(Exit::data, fmt::format(format, std::forward<Args>(args)...));
 }
 
 float to_float(const json& value) {
   const auto number = value.get<double>();
   if (std::abs(number) > std::numeric_limits<float>::max())
-    fail("{} is too large for float32", value.dump());
+    fail_value("{} is too large for float32", value.dump());
   return static_cast<float>(number);
 }
 
 int64_t to_integer(const json& value) {
-  if (value.is_number_float()) fail("{} is not a whole number", value.dump());
+  if (value.is_number_float()) fail_value("{} is not a whole number", value.dump());
   if (value.is_number_unsigned() &&
       value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
-    fail("{} is larger than 2^63 - 1", value.dump());
+    fail_value("{} is larger than 2^63 - 1", value.dump());
   return value.get<int64_t>();
 }
 
@@ -52,8 +52,8 @@ at::ScalarType dtype_of(const NpyHeader& header, std::string_view extension) {
   for (const auto& [name, dtype] : kTypes) {
     if (header.type == name) return dtype;
   }
-  fail("'{}' is an array of type '{}', expected float, signed integer, uint8 or bool", extension,
-       header.type);
+  fail_value("'{}' is an array of type '{}', expected float, signed integer, uint8 or bool",
+             extension, header.type);
 }
 
 const char* type_name(JsonType type) {
@@ -74,10 +74,10 @@ std::string_view text_in(const at::Tensor& content) {
 const json& value_in(const json& content, const PlannedFeature& feature,
                      std::string_view extension) {
   const auto value = content.find(feature.json_key);
-  if (value == content.end()) fail("'{}' has no key '{}'", extension, feature.json_key);
+  if (value == content.end()) fail_value("'{}' has no key '{}'", extension, feature.json_key);
   if (json_type(*value) == feature.json) return *value;
-  fail("'{}': '{}' is {}, but {} in the first sample", extension, feature.json_key,
-       json_type_text(*value), type_name(feature.json));
+  fail_value("'{}': '{}' is {}, but {} in the first sample", extension, feature.json_key,
+             json_type_text(*value), type_name(feature.json));
 }
 
 at::Tensor whole_member(const PlannedMember& member, const at::Tensor& content) {
@@ -86,7 +86,7 @@ at::Tensor whole_member(const PlannedMember& member, const at::Tensor& content) 
   const std::string_view text = text_in(content);
   if (member.kind == MemberKind::number)
     return at::full({}, parse_number(member.extension, text), at::kLong);
-  if (!valid_utf8(text)) fail("'{}' is not UTF-8", member.extension);
+  if (!valid_utf8(text)) fail_value("'{}' is not UTF-8", member.extension);
   return text_tensor(text);
 }
 
@@ -94,22 +94,22 @@ at::Tensor whole_member(const PlannedMember& member, const at::Tensor& content) 
 
 void check_json_size(std::string_view extension, uint64_t size) {
   if (size > limits::kDataJsonBytes)
-    fail("'{}' has {} bytes, more than the limit of {} MiB", extension, size,
-         limits::kDataJsonBytes >> 20);
+    fail_value("'{}' has {} bytes, more than the limit of {} MiB", extension, size,
+               limits::kDataJsonBytes >> 20);
 }
 
 json parse_json(std::string_view extension, std::string_view text) {
   if (json_nesting(text) > limits::kJsonNesting)
-    fail("\'{}\' is nested more than {} deep", extension, limits::kJsonNesting);
+    fail_value("\'{}\' is nested more than {} deep", extension, limits::kJsonNesting);
   json value;
   try {
     value = json::parse(text.begin(), text.end());
   } catch (const json::parse_error& error) {
-    fail("'{}' is not valid JSON: see its byte {}", extension, error.byte);
+    fail_value("'{}' is not valid JSON: see its byte {}", extension, error.byte);
   } catch (const json::exception&) {
-    fail("'{}' holds a number that is too large", extension);
+    fail_value("'{}' holds a number that is too large", extension);
   }
-  if (!value.is_object()) fail("'{}' is not a JSON object {{...}}", extension);
+  if (!value.is_object()) fail_value("'{}' is not a JSON object {{...}}", extension);
   return value;
 }
 
@@ -159,7 +159,7 @@ int64_t parse_number(std::string_view extension, std::string_view text) {
   const std::string digits = trim(text);
   const bool minus = digits.starts_with('-');
   const auto count = parse_count<int64_t>(std::string_view(digits).substr(minus ? 1 : 0));
-  if (!count) fail("'{}' is '{}', not a whole number", extension, printable(digits));
+  if (!count) fail_value("'{}' is '{}', not a whole number", extension, printable(digits));
   return minus ? -*count : *count;
 }
 
@@ -168,13 +168,13 @@ at::Tensor npy_tensor(std::string_view extension, std::span<const uint8_t> npy) 
     return Error::bare(Exit::data, fmt::format("'{}', byte {}: {}", extension, position, message));
   });
   const at::ScalarType dtype = dtype_of(header, extension);
-  if (header.big_endian && header.width > 1) fail("'{}' is a big-endian array", extension);
+  if (header.big_endian && header.width > 1) fail_value("'{}' is a big-endian array", extension);
   if (header.fortran_order && header.shape.size() > 1)
-    fail("'{}' is in Fortran order: save it with np.ascontiguousarray", extension);
+    fail_value("'{}' is in Fortran order: save it with np.ascontiguousarray", extension);
   const std::span<const uint8_t> values = npy.subspan(header.data);
   if (dtype == at::kBool &&
       std::any_of(values.begin(), values.end(), [](uint8_t byte) { return byte > 1; }))
-    fail("'{}' has a bool that is neither 0 nor 1", extension);
+    fail_value("'{}' has a bool that is neither 0 nor 1", extension);
   at::Tensor array = at::empty(header.shape, dtype);
   if (!values.empty()) std::memcpy(array.mutable_data_ptr(), values.data(), values.size());
   return array;
@@ -194,7 +194,7 @@ std::optional<ClassLabel> scan_json(const SamplePlan& plan, size_t member, std::
     try {
       json_tensor(value, fraction);
     } catch (const Error& error) {
-      fail("'{}': '{}': {}", extension, feature.json_key, error.message());
+      fail_value("'{}': '{}': {}", extension, feature.json_key, error.message());
     }
     fractional[i] |= static_cast<uint8_t>(fraction);
   }
