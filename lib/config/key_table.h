@@ -2,10 +2,10 @@
 //
 // The file that reads the keys of a mapping describes them in one table at its top:
 //
-//     const KeyTable keys("model: cnn",
-//                         {"A small convolutional network.", "widths: [32, 64]"},
-//                         {{"widths", "list of int >= 1", "[32, 64]", "Channels of each layer."},
-//                          {"dropout", "float 0..1", "0", "Rate before the last layer."}});
+//     const KeyTable cnn_keys("model: cnn",
+//                             {"A small convolutional network.", "widths: [32, 64]"},
+//                             {{"widths", "list of int >= 1", "[32, 64]", "Channels of layers."},
+//                              {"dropout", "float 0..1", "0", "Rate before the last layer."}});
 //
 // `bvtrain help`, the JSON Schema, the reference pages, the man page and shell completion are
 // generated from these tables (lib/help). Tests check that each key that is read has a row, that
@@ -25,6 +25,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <source_location>
 #include <string_view>
 #include <vector>
 
@@ -64,6 +65,8 @@ struct TableText {
   std::string_view example = {};  // YAML below the mapping's key, or a call for an op
   // The file and function of big_vision: "models/vit.py _Model". Empty: it has none.
   std::string_view big_vision = {};
+  // Tables with the same place are sorted by their files.
+  std::source_location source = std::source_location::current();
 };
 
 class KeyTable {
@@ -86,7 +89,7 @@ class KeyTable {
   static void add(const KeyTable& table);  // copies it
 };
 
-// Returns all tables, sorted by place.
+// Returns all tables, sorted by place and file.
 const std::vector<KeyTable>& key_tables();
 
 }  // namespace bv
