@@ -24,17 +24,31 @@ Override split_override(const std::string& text, const std::string& flag) {
   if (equals == std::string::npos || equals == 0) {
     throw Error(Exit::usage, flag + " " + text, "expected KEY=VALUE, e.g. --set lr=0.001");
   }
-  return {text.substr(0, equals), text.substr(equals + 1),
-          flag + (flag.back() == '.' ? "" : " ") + text};
+  const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+  const std::string origin = flag + (flag.back() == '.' ? "" : " ") + text;
+  if (value.empty())
+    throw Error(Exit::usage, origin,
+                fmt::format("the value is empty (is a shell variable unset?); write {}=null to "
+                            "remove the key",
+                            key));
+  return {key, value, origin};
 }
+
+// An override that was given as --config.KEY=VALUE.
+struct ConfigFlag {
+  size_t index;  // among all overrides of the command line, --set included
+  Override given;
+};
 
 // Removes --config.a.b=v and --config.a.b v, big_vision's spelling of --set a.b=v, from `args` and
 // returns them. CLI11 must not see them, because it accepts only fixed names.
-std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
-  std::vector<Override> overrides;
+std::vector<ConfigFlag> take_config_flags(std::vector<std::string>& args) {
+  std::vector<ConfigFlag> flags;
   std::vector<std::string> rest;
+  size_t index = 0;
   for (size_t i = 0; i < args.size(); ++i) {
     if (!args[i].starts_with("--config.")) {
+      if (args[i] == "--set" || args[i].starts_with("--set=")) ++index;
       rest.push_back(args[i]);
       continue;
     }
@@ -44,10 +58,10 @@ std::vector<Override> take_config_overrides(std::vector<std::string>& args) {
         throw Error(Exit::usage, args[i], "needs a value: " + args[i] + "=VALUE");
       text += "=" + args[++i];
     }
-    overrides.push_back(split_override(text, "--config."));
+    flags.push_back({index++, split_override(text, "--config.")});
   }
   args = rest;
-  return overrides;
+  return flags;
 }
 
 using Commands = std::vector<CLI::App*>;  // bvtrain, its verb, and the subcommand of the verb
@@ -286,8 +300,8 @@ DryRun read_dry_run(const std::string& text) {
 }
 
 // Sets the values that depend on several options.
-void read_values(Options& options, const Commands& commands, const std::vector<Override>& spelled,
-                 Arguments& out) {
+void read_values(Options& options, const Commands& commands,
+                 const std::vector<ConfigFlag>& config_flags, Arguments& out) {
   const CLI::App& command = *commands.back();
   for (const auto& [verb, app] : options.verbs) {
     if (app->parsed()) out.verb = verb;
@@ -300,9 +314,13 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
   }
   for (const std::string& text : options.sets)
     out.overrides.push_back(split_override(text, "--set"));
-  out.overrides.insert(out.overrides.end(), spelled.begin(), spelled.end());
-  if (!spelled.empty() && !has_option(command, "--set"))
-    throw does_not_apply(spelled[0].origin, commands);
+  // In the order of the command line: of two values of a key, the last one counts.
+  for (const auto& [index, given] : config_flags) {
+    const size_t at = std::min(index, out.overrides.size());
+    out.overrides.insert(out.overrides.begin() + static_cast<long>(at), given);
+  }
+  if (!config_flags.empty() && !has_option(command, "--set"))
+    throw does_not_apply(config_flags[0].given.origin, commands);
   if (options.dry->count() > 0) out.dry_run = read_dry_run(options.dry_run);
   const bool trains = out.verb == Arguments::Verb::train;
   if (out.json && trains && out.list.empty() && options.dry->count() == 0)
@@ -319,7 +337,7 @@ void read_values(Options& options, const Commands& commands, const std::vector<O
 bool parse_arguments(int argc, char** argv, Arguments& out) {
   const std::vector<std::string> all(argv, argv + argc);
   std::vector<std::string> args(all.begin() + 1, all.end());
-  const std::vector<Override> spelled = take_config_overrides(args);
+  const std::vector<ConfigFlag> config_flags = take_config_flags(args);
   Options options(out);
   Variables variables;
   take_variables(options.app, variables);
@@ -340,7 +358,7 @@ bool parse_arguments(int argc, char** argv, Arguments& out) {
   const Commands commands = commands_given(options.app);
   assign_values(commands, variables);
   check_one_action(options.app);
-  read_values(options, commands, spelled, out);
+  read_values(options, commands, config_flags, out);
   return true;
 }
 

@@ -15,6 +15,8 @@ workdir=$(grid_option workdir "${BVTRAIN_WORKDIR:-}" "$@")
 [[ -n $workdir ]] || { echo "usage: scripts/cron.sh --config F --workdir D [ARGS...]" >&2; exit 2; }
 [[ " $* " != *" --cleanup"[=\ ]* ]] ||
   grid_fail "--cleanup would remove the finished run, and the next call would train again"
+grid_cleans_up &&
+  grid_fail "\$BVTRAIN_CLEANUP would remove the finished run, and the next call would train again"
 # Not created here: after a reboot its disk may not be mounted yet, and a second run would start there.
 [[ -d $workdir ]] || grid_fail "no folder $workdir: make it once, or mount its disk"
 [[ -e $workdir/FAILED ]] && exit 0  # already reported; remove the file to try again

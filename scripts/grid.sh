@@ -41,21 +41,31 @@ grid_option() {
 # grid_state ARGS...: prints the arguments of bvtrain, and a checksum of the config that they name and
 # of each file that it includes.
 grid_state() {
-  local file included name count
+  local file included name rest count
   file=$(grid_option config "${BVTRAIN_CONFIG:-}" "$@")
   grid_quote "$@"
   for ((count = 0; count < 20; ++count)); do # files may include each other
     [[ -f $file && -r $file ]] || return 0
     printf '%s %s\n' "$file" "$(cksum <"$file")"
     included=$(sed -nE "/^[{[:space:]]*['\"]?include['\"]?[[:space:]]*:/{
-      s/^[^:]*:[[:space:]]*//; s/^\"([^\"]*)\".*/\1/; s/^'([^']*)'.*/\1/; s/[[:space:]]*([,}#].*)?\$//; p; q; }" "$file")
-    while [[ $included =~ \$\{([A-Za-z_][A-Za-z0-9_]*)\} ]]; do
-      name=${BASH_REMATCH[1]} && included=${included//"${BASH_REMATCH[0]}"/${!name:-}}
+      s/^[^:]*:[[:space:]]*//; s/^\"([^\"]*)\".*/\1/; s/^'([^']*)'.*/\1/
+      s/^((\\$\{[^}]*\}|[^,}#])*).*/\1/; s/[[:space:]]*\$//; p; q; }" "$file")
+    rest='' # the last variable first, so that "${" in a value stays as it is
+    while [[ $included =~ ^(.*)\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}(.*)$ ]]; do
+      name=${BASH_REMATCH[2]} included=${BASH_REMATCH[1]}
+      rest=${!name:-${BASH_REMATCH[4]}}${BASH_REMATCH[5]}$rest
     done
+    included+=$rest
     [[ -n $included ]] || return 0
     [[ $included == /* ]] || included=$(dirname "$file")/$included
     file=$included
   done
+}
+
+# Whether $BVTRAIN_CLEANUP asks for --cleanup.
+grid_cleans_up() {
+  local value=${BVTRAIN_CLEANUP:-0}
+  [[ ! ${value,,} =~ ^(0|f|n|-|false|off|no|disable)$ ]]
 }
 
 # grid_parse ARGS...: sets grid_out, grid_rest (what bvtrain gets for every point), grid_keys,
@@ -79,6 +89,7 @@ grid_parse() {
       *) grid_rest+=("$1") && shift ;;
     esac
   done
+  grid_cleans_up && grid_fail "\$BVTRAIN_CLEANUP would remove the results: the next call would train again"
   [[ -n $grid_out ]] || grid_fail "no --out DIR given"
   [[ ${#grid_keys[@]} -gt 0 ]] || grid_fail "no --grid KEY VALUES given"
   [[ $grid_out == / ]] || grid_out=${grid_out%/}
@@ -100,8 +111,9 @@ grid_add_key() {
   shift
   for value in "$@"; do
     [[ $value != --* ]] || break
+    value=${value:-null} # bvtrain refuses an empty value
     [[ -z ${seen[=$value]:-} ]] || grid_fail "--grid $key has the value '$value' twice"
-    seen[=$value]=1 # "=", because a subscript may not be empty
+    seen[=$value]=1 # "=", because "@" and "*" are no subscripts
     grid_values+=("$value")
     size=$((size + 1))
   done

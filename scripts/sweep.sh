@@ -21,7 +21,8 @@ machine are split among the N runs. The log of a run is sweep.log in its workdir
 `bvtrain compare` prints a table.
 
   --out DIR       the folder of the workdirs
-  --grid KEY V..  the values of a config key, up to the next argument that begins with "--"
+  --grid KEY V..  the values of a config key, up to the next argument that begins with "--"; an
+                  empty value removes the key
   --jobs N        the number of concurrent runs
   --dry-run       prints the commands and does nothing
   --count         prints the number of points

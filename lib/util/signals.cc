@@ -61,14 +61,18 @@ sigset_t stop_signals() {
   return set;
 }
 
+bool ignores_hangup() {
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  return hangup.sa_handler == SIG_IGN;
+}
+
 void install_signal_handlers() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
-  struct sigaction hangup {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // ignored under nohup
+  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a write past `ulimit -f` then fails like any other: exit code 5
   // The launcher starts its ranks with these signals blocked, so that none is lost or kills a rank

@@ -14,6 +14,8 @@ namespace bv {
 
 // The four signals.
 sigset_t stop_signals();
+// Whether this process ignores SIGHUP, as under nohup.
+bool ignores_hangup();
 
 // Installs handlers that record the signal (a second SIGINT ends the process), and unblocks the
 // signals. SIGHUP stays ignored under nohup. SIGPIPE and SIGXFSZ are ignored, so that the write

@@ -133,22 +133,25 @@ TEST_CASE("a stopped rank does not survive the run") {
 }
 
 TEST_CASE("a complete run succeeds although a rank is lost in the last barrier") {
-  for (const char* fault : {"leaves:1:-1", "hangs:1:-1", "hangs:2:-1"}) {
-    Worker launcher =
-        launched({{"DIST_RANKS", "3"}, {"DIST_FAULT", fault}, {"DIST_RESTARTS", "1"}});
-    CHECK(launcher.first_line() == "stepping");
-    const std::set<int> ranks = children_of(launcher.pid());
-    const Finished ended = launcher.wait();
-    INFO(fault << ": " << ended.err);
+  const std::vector<std::string> faults = {"leaves:1:-1", "hangs:1:-1", "hangs:2:-1"};
+  std::vector<Worker> launchers;
+  for (const std::string& fault : faults)
+    launchers.push_back(
+        launched({{"DIST_RANKS", "3"}, {"DIST_FAULT", fault}, {"DIST_RESTARTS", "1"}}));
+  Variables variables = {
+      {"DIST_RANKS", "1"}, {"DIST_FAULT", "leaves:1:-1"}, {"DIST_RESTARTS", "1"}};
+  const Hosts nodes(variables);
+  Worker second = nodes.start("1"), first = nodes.start("0");
+  for (size_t i = 0; i < faults.size(); ++i) {
+    CHECK(launchers[i].first_line() == "stepping");
+    const std::set<int> ranks = children_of(launchers[i].pid());
+    const Finished ended = launchers[i].wait();
+    INFO(faults[i] << ": " << ended.err);
     CHECK(ended.code == 0);
     CHECK(count(ended.err, "; the run was complete by then\n") >= 1);
     CHECK(count(ended.err, "starting again") == 0);
     CHECK(gone(ranks, 1));
   }
-  Variables variables = {
-      {"DIST_RANKS", "1"}, {"DIST_FAULT", "leaves:1:-1"}, {"DIST_RESTARTS", "1"}};
-  const Hosts nodes(variables);
-  Worker second = nodes.start("1"), first = nodes.start("0");
   const Finished one = first.wait(), two = second.wait();
   INFO(one.err << two.err);
   CHECK(one.code == 0);
@@ -237,6 +240,22 @@ TEST_CASE("--max-restarts starts the group again after a failure, with fewer ran
                                         "with 2 ranks here"));
   CHECK(fewer.code == 0);
   CHECK_THAT(fewer.err, Catch::Contains("starting again, 1 of 3, with 1 rank here"));
+}
+
+TEST_CASE("an ignored SIGHUP, as under nohup, does not keep the group from starting again") {
+  Worker launcher = launched({{"DIST_RANKS", "2"},
+                              {"DIST_STEPS", "1000000 20"},
+                              {"DIST_RESTARTS", "1"},
+                              {"DIST_NOHUP", "1"}});
+  CHECK(launcher.first_line() == "stepping");
+  const int failing = process_of(launcher, 1);
+  REQUIRE(failing > 0);
+  launcher.kill(SIGHUP);
+  ::kill(failing, SIGKILL);
+  const Finished ended = launcher.wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.err, "ended with code 137; starting again, 1 of 1, with 2 ranks here\n") == 1);
 }
 
 TEST_CASE("the group does not start again after a step if the run's files are gone") {

@@ -317,7 +317,8 @@ void agree() {
 
 // Runs bvtrain's launcher. Its ranks play the role $DIST_CHILD. With $DIST_ANNOUNCES, it first
 // prints "launching". $DIST_GPUS is the number of GPUs that it pretends to see.
-// $DIST_WORKDIR_PROBLEM is why a restart would not continue the run, once it has trained.
+// $DIST_WORKDIR_PROBLEM is why a restart would not continue the run, once it has trained. With
+// $DIST_NOHUP it ignores SIGHUP.
 void launcher() {
   RankLayoutOptions layout;
   layout.devices = parse_devices("cpu:" + variable("DIST_RANKS", "2"));
@@ -341,6 +342,7 @@ void launcher() {
   if (const std::string loss = variable("DIST_WORKDIR_PROBLEM"); !loss.empty())
     options.workdir_problem = [loss](bool trained) { return trained ? loss : ""; };
   setenv("DIST_ROLE", variable("DIST_CHILD", "steps").c_str(), 1);
+  if (!variable("DIST_NOHUP").empty()) ::signal(SIGHUP, SIG_IGN);
   if (!variable("DIST_ANNOUNCES").empty()) std::printf("launching\n"), std::fflush(stdout);
   const int code = launch(options);
   std::printf("launched: %d\n", code), std::fflush(stdout);

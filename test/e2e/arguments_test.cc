@@ -76,6 +76,21 @@ TEST_CASE("an option before a verb that takes it counts") {
         "--set total_steps=abc: error: total_steps: expected a number, got 'abc'\n");
 }
 
+TEST_CASE("of --set and --config.KEY, the last one wins") {
+  const std::string config = source_file("configs/digits_cnn.yaml");
+  const std::string set =
+      "--set total_steps=abc: error: total_steps: expected a number, got 'abc'\n";
+  const std::string flag =
+      "--config.total_steps=abc: error: total_steps: expected a number, got 'abc'\n";
+  CHECK(refused({"--config", config, "--config.total_steps=1", "--set", "total_steps=abc"}) == set);
+  CHECK(refused({"--config", config, "--set", "total_steps=1", "--config.total_steps", "2",
+                 "--set=total_steps=abc"}) == set);
+  CHECK(refused({"--config.total_steps=1", "bench", "--set", "total_steps=abc", "--config",
+                 config}) == set);
+  CHECK(refused({"--config", config, "--set", "total_steps=1", "--config.total_steps=abc"}) ==
+        flag);
+}
+
 TEST_CASE("a flag wins over the environment in every command") {
   const Environment config = {{"BVTRAIN_CONFIG", "/nope/variable"}};
   const Environment workdir = {{"BVTRAIN_WORKDIR", "/nope/variable"}};
@@ -116,6 +131,12 @@ TEST_CASE("an empty value is refused, as of an unset shell variable") {
   CHECK(refused({"--workdir", "", "eval", "--output", "o"}) == "--workdir" + empty);
   CHECK(refused({"data", "check", "--config", config, "--output", ""}) == "--output" + empty);
   CHECK(refused({"ckpt", "ls", ""}) == "workdir" + empty);
+  const std::string null =
+      ": error: the value is empty (is a shell variable unset?); write seed=null to remove the "
+      "key\n";
+  CHECK(refused({"--config", config, "--set", "seed="}) == "--set seed=" + null);
+  CHECK(refused({"--config", config, "--config.seed="}) == "--config.seed=" + null);
+  CHECK(refused({"--config", config, "--config.seed", ""}) == "--config.seed=" + null);
   CHECK(refused({"--config", config}, {{"BVTRAIN_WORKDIR", ""}}) ==
         "$BVTRAIN_WORKDIR: error: is empty, so nothing would be saved; set it to a folder or unset "
         "it\n");

@@ -20,13 +20,15 @@ struct Cron {
   std::string workdir = dir / "run";
 
   Cron() { dir.make("run"); }
-  Process start(const std::string& bvtrain, const std::vector<std::string>& more = {}) const {
+  Process start(const std::string& bvtrain, const std::vector<std::string>& more = {},
+                Environment environment = {}) const {
     const std::string program = dir.write("bvtrain", "#!/bin/bash\n" + bvtrain + "\n");
     ::chmod(program.c_str(), 0755);
     std::vector<std::string> args = {
         "bash", source_file("scripts/cron.sh"), "--config", dir / "c.yaml", "--workdir", workdir};
     args.insert(args.end(), more.begin(), more.end());
-    return Process("/bin/bash", args, {{"BVTRAIN_BINARY", program}});
+    environment.emplace_back("BVTRAIN_BINARY", program);
+    return Process("/bin/bash", args, environment);
   }
   // Returns what cron would send by mail. The code is also that of the script.
   std::string mail(const std::string& bvtrain, int code) const {
@@ -90,6 +92,30 @@ TEST_CASE("cron.sh starts a finished run only if its arguments or its config hav
   std::filesystem::remove(cron.workdir + "/DONE");  // started by hand for more steps
   CHECK(cron.start(finish, {"--set", "lr=1"}).wait().code == 0);
   CHECK(cron.starts() == 4);
+}
+
+TEST_CASE("cron.sh sees that an included file has changed whose name holds a variable") {
+  int steps = 0;
+  for (const char* name : {"${CRON_CONFIGS}/${CRON_BASE:-base}.yaml", "'${CRON_CONFIGS}/base.yaml'",
+                           "${CRON_NONE:-.}/base.yaml  # of all runs", "${CRON_BASE:-base}.yaml"}) {
+    const Cron cron;
+    cron.dir.write("c.yaml", fmt::format("include: {}\n", name));
+    const auto call = [&] {
+      const Finished end = cron.start("touch " + cron.workdir + "/DONE", {},
+                                      {{"CRON_CONFIGS", cron.dir / "."}, {"CRON_BASE", ""}})
+                               .wait();
+      CHECK(end.code == 0);
+      CHECK((end.out + end.err).empty());
+      return cron.starts();
+    };
+    INFO(name);
+    cron.dir.write("base.yaml", fmt::format("total_steps: {}\n", ++steps));
+    call();
+    CHECK(call() == 1);
+    cron.dir.write("base.yaml", fmt::format("total_steps: {}\n", ++steps));
+    call();
+    CHECK(call() == 2);
+  }
 }
 
 TEST_CASE("cron.sh makes no workdir, and tells in every call that it cannot write there") {
@@ -166,7 +192,7 @@ TEST_CASE("cron.sh tells of a process that the run has left behind") {
   ::close(fifo);
 }
 
-TEST_CASE("cron.sh refuses --cleanup") {
+TEST_CASE("cron.sh refuses --cleanup and its variable") {
   const Cron cron;
   for (const char* option : {"--cleanup", "--cleanup=true"}) {
     const Finished end = cron.start("exit 0", {option}).wait();
@@ -175,7 +201,14 @@ TEST_CASE("cron.sh refuses --cleanup") {
           "cron.sh: error: --cleanup would remove the finished run, and the next call would train "
           "again\n");
   }
+  const Finished end = cron.start("exit 0", {}, {{"BVTRAIN_CLEANUP", "true"}}).wait();
+  CHECK(end.code == 2);
+  CHECK(end.err ==
+        "cron.sh: error: $BVTRAIN_CLEANUP would remove the finished run, and the next call would "
+        "train again\n");
   CHECK(cron.starts() == 0);
+  CHECK(cron.start("exit 0", {}, {{"BVTRAIN_CLEANUP", "false"}}).wait().code == 0);
+  CHECK(cron.starts() == 1);
 }
 
 }  // namespace bv::test

@@ -237,6 +237,8 @@ TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
         "--config c.yaml --set b=1 --set lr=0.1 --workdir " + (dir / "out/lr=0.1") + "\n");
   CHECK(sweep({"--grid", "lr", "-1", "2", "--grid", "b", "", "x y", "$(id)'", "--count"}).out ==
         "6\n");
+  CHECK(sweep({"--grid", "wd", "0.1", "", "--print", "2"}).out ==
+        "--config c.yaml --set wd=null --workdir " + (dir / "out/wd=null") + "\n");
 
   // Every point has its own name, even those that differ only in awkward characters.
   const Finished all = sweep(
@@ -268,6 +270,11 @@ TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
         "sweep.sh: error: --jobs needs a number of runs, not '0'\n");
   CHECK(refused({"--grid", "lr", "1", "--cleanup"}) ==
         "sweep.sh: error: --cleanup would remove the results: the next call would train again\n");
+  const Finished cleanup = sweep({"--grid", "lr", "1"}, {{"BVTRAIN_CLEANUP", "true"}});
+  CHECK(cleanup.code == 2);
+  CHECK(cleanup.err ==
+        "sweep.sh: error: $BVTRAIN_CLEANUP would remove the results: the next call would train "
+        "again\n");
   CHECK(
       refused({"--grid", "lr", "1", "--workdir", "x"}).starts_with("sweep.sh: error: give --out"));
 }

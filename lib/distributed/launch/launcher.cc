@@ -106,6 +106,7 @@ Launcher::Launcher(const LaunchOptions& options) : options_(options) {
   sigemptyset(&mask);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD, SIGTSTP, SIGCONT})
     sigaddset(&mask, signal);
+  if (ignores_hangup()) sigdelset(&mask, SIGHUP);  // the signalfd would report it nevertheless
   sigprocmask(SIG_BLOCK, &mask, &old_mask_);
   signals_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   check(signals_ >= 0, "signalfd: errno {}", errno);
