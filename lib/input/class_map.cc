@@ -24,7 +24,8 @@ std::vector<std::string> names_by_number(const std::vector<std::string>& names) 
   return sorted;
 }
 
-ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to) {
+ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to, bool others_unknown)
+    : others_unknown_(others_unknown) {
   if (from.empty() || to.names.empty() || from == to.names) return;
   std::map<std::string, std::vector<int64_t>> numbers_of;
   for (size_t i = 0; i < to.names.size(); ++i)
@@ -51,10 +52,10 @@ ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to) {
 
 int64_t ClassMap::operator()(int64_t label) const {
   if (numbers_.empty()) return label;
-  if (label < 0 || label >= static_cast<int64_t>(numbers_.size())) {
-    throw Error(
-        Exit::usage, "",
-        fmt::format("the label is {}, but the data names only {} classes", label, numbers_.size()));
+  if (label < 0 || label >= size()) {
+    if (others_unknown_) return kUnknown;
+    throw Error(Exit::usage, "",
+                fmt::format("the label is {}, but the data names only {} classes", label, size()));
   }
   return numbers_[label];
 }

@@ -33,16 +33,21 @@ class ClassMap {
   ClassMap() = default;  // keeps every number
   // Matches the names `from` of a source with the names `to` of the run. Keeps every number if the
   // lists are equal or one of them is empty. Throws Error(Exit::usage) without a place if a name
-  // could mean several classes of the run.
-  ClassMap(const std::vector<std::string>& from, const ClassNames& to);
+  // could mean several classes of the run. `others_unknown`: the source does not say which classes
+  // it has, so a number without a name in `from` is an unknown class and no error.
+  ClassMap(const std::vector<std::string>& from, const ClassNames& to, bool others_unknown = false);
 
   bool keeps_all() const { return numbers_.empty(); }
+  // Returns the number of names of the source; 0 if every number is kept.
+  int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
   // Returns the run's number of the source's class `label`, or kUnknown if the run has no class of
-  // that name. Throws Error(Exit::usage) without a place if the source has no class of this number.
+  // that name. Throws Error(Exit::usage) without a place if the source has no class of this number,
+  // unless others_unknown.
   int64_t operator()(int64_t label) const;
 
  private:
   std::vector<int64_t> numbers_;  // by the source's number; empty: every number is kept
+  bool others_unknown_ = false;
 };
 
 }  // namespace bv

@@ -153,14 +153,21 @@ void Dataset::renumber(Example& example) const {
     at::Tensor to = at::empty_like(from);
     const int64_t* in = from.const_data_ptr<int64_t>();
     int64_t* out = to.mutable_data_ptr<int64_t>();
-    for (int64_t i = 0; i < from.numel(); ++i) out[i] = number_of(in[i]);
+    for (int64_t i = 0; i < from.numel(); ++i) {
+      out[i] = number_of(in[i]);
+      // use_classes() has refused or left out those that are known before they are read.
+      if (out[i] == ClassMap::kUnknown) {
+        throw Error(Exit::usage, "",
+                    fmt::format("the label is {}, but the run has no such class", in[i]));
+      }
+    }
     label->second = to;
   }
   const auto labels = example.find("labels");
   if (labels == example.end() || !at::isFloatingType(labels->second.scalar_type())) return;
   const at::Tensor from = labels->second;
   std::vector<int64_t> shape = from.sizes().vec();
-  const auto own = static_cast<int64_t>(source_->class_names().size());
+  const int64_t own = classes_.size();
   if (shape.empty() || shape.back() != own) return;  // not one column for each class
   shape.back() = static_cast<int64_t>(class_names_.size());
   at::Tensor to = at::zeros(shape, from.options());
@@ -205,10 +212,11 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   check(classes_.keeps_all() && kept_.empty(), "the classes of a data set are matched once");
   std::vector<std::string> own = std::move(class_names_);
   ClassNames run = classes;
-  if (own.empty()) own = names_by_number(run.names);
+  const bool by_number = own.empty();
+  if (by_number) own = names_by_number(run.names);
   if (run.names.empty()) run.names = names_by_number(own);
   class_names_ = run.names.empty() ? own : run.names;
-  const ClassMap map(own, run);
+  const ClassMap map(own, run, /*others_unknown=*/by_number);
   if (map.keeps_all()) return "";
   if (source_->classes_are_columns()) {
     for (const std::string& name : run.names) {

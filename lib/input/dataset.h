@@ -34,8 +34,8 @@ class Dataset {
   // Renumbers the labels by class name, to the numbers that `classes` has: the class numbers in the
   // feature "label", and the columns of "labels" if it has one column per class. If only the source
   // or only the run has class names, labels keep their numbers, unless the names are numbers
-  // (names_by_number()): label 10 is then the class '10'. Call it once, before the data set is
-  // shared.
+  // (names_by_number()): label 10 and column 10 are then the class '10'. Call it once, before the
+  // data set is shared.
   //
   // Throws Error(Exit::usage) without a place if the data set has examples of a class that is not
   // in `classes`. With `skip_unknown` these examples leave the data set, and the returned line says

@@ -71,8 +71,18 @@ bool is_tfds(const Config& data, const std::string& name) {
   return folder_exists(root_of(data) + "/" + name.substr(0, name.find_first_of("/:")));
 }
 
+// Returns how many generated examples the split expression selects, 0 if it does not fit them.
+int64_t selected_size(const SyntheticSpec& spec, const std::vector<std::string>& names,
+                      const std::string& split, const Place& split_place, const SourceEnv& env) {
+  try {
+    return Dataset(make_synthetic(spec, names, env), split, split_place).size();
+  } catch (const Error&) {  // such as a slice that would be empty
+    return 0;
+  }
+}
+
 // Returns a source of generated data whose splits are large enough for every absolute bound of the
-// split expression.
+// split expression, and for env.min_split_size if more examples help.
 std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& split,
                                        const Place& split_place, const SourceEnv& env) {
   std::vector<std::string> names;
@@ -87,7 +97,15 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
     }
   }
   if (farthest >= spec.size) spec.size += farthest;
-  spec.size = std::max(spec.size, 2 * env.min_split_size);  // slices are then large enough
+  spec.size = std::max(spec.size, 2 * env.min_split_size);
+  constexpr int kMostDoublings = 12;
+  constexpr int64_t kMostExamples = int64_t{1} << 50;
+  const int64_t wanted = std::max<int64_t>(env.min_split_size, 1);
+  SyntheticSpec larger = spec;
+  for (int i = 0; i <= kMostDoublings && larger.size <= kMostExamples; ++i, larger.size *= 2) {
+    if (selected_size(larger, names, split, split_place, env) >= wanted)
+      return make_synthetic(larger, names, env);
+  }
   return make_synthetic(spec, names, env);
 }
 

@@ -29,7 +29,9 @@ inline constexpr KeyText kDataKeys[] = {
      "folds, and `train[not fold 2/5]` the rest; folds are stratified by class if the labels are "
      "known without reading the images. If the data is sorted by class, as an image folder is, "
      "slices are cut from a fixed random order, the same in every run, so that each has about the "
-     "same fraction of every class; other data is sliced in file order.",
+     "same fraction of every class; other data is sliced in file order. The order and the folds "
+     "depend on the labels, so parts of one file can overlap if sections read different columns as "
+     "`label`.",
      "train[:90%]"},
     {"unknown_classes", "'error' | 'skip'", "error",
      "What to do with examples of a class that is not in the training data: `error` ends the run, "
@@ -46,6 +48,8 @@ struct DataEnv {
   // The part of the config whose key skip_errors would keep broken files: "input" or
   // "evals.<name>". The error that lists broken files mentions it. Empty: not mentioned.
   std::string skip_section = {};
+  // The labels are numbers to predict and not classes: the task is `regress`.
+  bool labels_are_numbers = false;
 };
 
 // Opens a data set whose keys have been read. Labels are renumbered by the names of `classes`,

@@ -18,7 +18,7 @@ namespace bv {
 struct SourceEnv {
   uint64_t seed = 0;           // the run's
   int64_t num_classes = 0;     // the model's; 0 = not known
-  int64_t min_split_size = 0;  // --synthetic generates at least this many examples per split
+  int64_t min_split_size = 0;  // --synthetic lets the split expression select at least so many
   // Set by skip_errors: a broken file is kept as an example that fails in read(), instead of an
   // error when the source is opened.
   bool keep_broken = false;

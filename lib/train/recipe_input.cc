@@ -190,6 +190,7 @@ void Recipe::read_input(bool synthetic) {
   classes_known_ = has_classes && !config.is_text("num_classes", kAuto);
   data_env_.source = {seed, num_classes};
   data_env_.synthetic = synthetic;
+  data_env_.labels_are_numbers = config.is_text("task", "regress");
   loader.rank = group.rank();
   loader.ranks = group.size();
   if (config.has("input") && !config.is_map("input")) return;  // section() has recorded it
@@ -228,8 +229,9 @@ void Recipe::read_input(bool synthetic) {
                                             length.batch_size, length.data_size));
   }
   for (const InputPart& part : inputs_) {
-    if (const std::string warning = part.training.data->missing_classes(); !warning.empty())
-      part.keys.warn("data", warning);
+    const std::string missing =
+        data_env_.labels_are_numbers ? "" : part.training.data->missing_classes();
+    if (!missing.empty()) part.keys.warn("data", missing);
     for (const std::string& line : data_notes(*part.training.data, *part.training.pp))
       part.keys.warn("data", line);
     if (data_env_.synthetic) continue;
@@ -310,7 +312,8 @@ void Recipe::check_examples(const InputPart& part, bool has_classes) {
     check_layout(part, first);
     const bool is_first = &part == &inputs_[0];
     check_more_examples(*part.training.data, *part.training.pp, seed, is_first ? first : first_,
-                        loader.error_budget, "input", data->keep_only());
+                        loader.error_budget, "input", data->keep_only(),
+                        data_env_.labels_are_numbers);
     if (!is_first) return;
     first_ = std::move(first);
     check_labels(part.keys, has_classes);
@@ -354,9 +357,8 @@ void Recipe::check_labels(const Config& input, bool has_classes) {
   if (!has_classes) data_env_.source.num_classes = num_classes = classes;  // for the other parts
   if (classes == num_classes) return;
   data_env_.source.num_classes = 0;  // evaluators must not repeat the same message
-  input.fail("pp",
-             fmt::format("gives 'labels' of {} {} but num_classes is {}", classes,
-                         config.is_text("task", "regress") ? "numbers" : "classes", num_classes));
+  input.fail("pp", fmt::format("gives 'labels' of {} {} but num_classes is {}", classes,
+                               data_env_.labels_are_numbers ? "numbers" : "classes", num_classes));
 }
 
 // Returns whether num_classes is valid so far.

@@ -273,6 +273,21 @@ TEST_CASE("stats count classes, sizes and pixels of the sound examples") {
   CHECK(measure_data(opened(source), 1, 0).json() == stats.json());  // bit for bit
 }
 
+TEST_CASE("stats count num_classes only if the data does not name its classes") {
+  struct Named : FakeSource {
+    using FakeSource::FakeSource;
+    std::vector<std::string> class_names() const override { return {"cat", "dog", "ship"}; }
+  };
+  const auto classes = [](std::shared_ptr<FakeSource> source) {
+    source->transform = [](int64_t i, Example& example) {
+      example["label"] = at::scalar_tensor(i % 3, at::kLong);
+    };
+    return measure_data(opened(std::move(source)), 1, /*num_classes=*/10).classes.size();
+  };
+  CHECK(classes(std::make_shared<Named>(6)) == 3);
+  CHECK(classes(std::make_shared<FakeSource>(6)) == 10);
+}
+
 TEST_CASE("stats measure the pixels that the pp string decodes") {
   const ManifestFolder dir;
   const at::Tensor noise =

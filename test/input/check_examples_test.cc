@@ -88,6 +88,17 @@ TEST_CASE("labels out of range are found anywhere in the data") {
   CHECK(check_refusal(*labelled_slice({0, 1, -1, 0, 1}, "train"), "keep('image')").empty());
 }
 
+TEST_CASE("labels that are numbers to predict may be negative") {
+  const auto data = labelled_slice({5, -19, 3, 7}, "train");
+  const auto pp = pipeline("");
+  const Example form = compute_first_example(*data, *pp, 1);
+  CHECK(error_of([&] {
+          check_more_examples(*data, *pp, 1, form, 0, "input", {}, /*numbers=*/true);
+        }).empty());
+  CHECK(error_of([&] { check_more_examples(*data, *pp, 1, form); }) ==
+        "error: train/1.png: the label is -19, but class numbers begin at 0");
+}
+
 TEST_CASE("no error budget covers a label out of range") {
   const std::string line =
       "error: train/3.png: onehot: 'label' is 3, must be within 0 .. 2 (class 'c3')";

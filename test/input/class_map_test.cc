@@ -4,9 +4,13 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <numeric>
+#include <set>
 
+#include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/jpeg.h"
 #include "lib/input/prepare_data.h"
+#include "test/input/fake_source.h"
 #include "test/input/lists.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
@@ -167,6 +171,62 @@ TEST_CASE("class names that are numbers match labels without names by their numb
   const Config config = parse_config("name: csv\nfname: " + list / "a.csv" + "\n", "t.yaml");
   const auto numbers = prepare_data(config, {})(ClassNames{sorted});
   CHECK(numbers->labels() == std::vector<int64_t>{0, 4, 2});
+}
+
+TEST_CASE("columns of labels without names are matched with names that are numbers") {
+  const TempFolder folder;
+  const auto labels_of = [&](const Names& run, const at::Tensor& labels) {
+    const int64_t n = labels.size(0);
+    write_npz(folder / "a.npz", {{"image", at::zeros({n, 4, 4, 3}, at::kByte)},
+                                 {"label", at::zeros({n}, at::kLong)},
+                                 {"labels", labels}});
+    const Config config = parse_config("{name: npz, fname: " + folder / "a.npz" + "}", "t.yaml");
+    const auto data = prepare_data(config, {})(ClassNames{run});
+    std::vector<int64_t> all(n);
+    std::iota(all.begin(), all.end(), 0);
+    return data->read_batch(all).at("labels");
+  };
+  const Names twelve = {"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"};
+  const at::Tensor number = at::tensor({0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3}, at::kLong);
+  CHECK(labels_of(twelve, at::eye(12)).equal(at::one_hot(number, 12).to(at::kFloat)));
+  // The numbers 3 to 9 have no class.
+  const Names gaps = {"0", "1", "10", "2"};
+  const at::Tensor mapped = labels_of(gaps, at::eye(11));
+  CHECK(mapped.sizes() == at::IntArrayRef({11, 4}));
+  CHECK(mapped.argmax(1)[10].item<int64_t>() == 2);
+  CHECK(mapped.argmax(1)[2].item<int64_t>() == 3);
+  CHECK(mapped.slice(0, 3, 10).count_nonzero().item<int64_t>() == 0);
+  // Not one column for each number.
+  CHECK(labels_of(gaps, at::eye(4)).equal(at::eye(4)));
+}
+
+TEST_CASE("a number above the names that are numbers is an unknown class") {
+  const TempFolder folder;
+  const Names run = {"0", "1", "10", "11", "2"};
+  write_classes(folder, {"d"}, 1);
+  const std::string file =
+      folder.write("a.csv", "image,label\nd/0.jpg,2\nd/0.jpg,5\nd/0.jpg,12\nd/0.jpg,11\n");
+  const auto open_list = [&](const std::string& more) {
+    return from_yaml("{name: csv, fname: " + file + more + "}", [&](const Config& config) {
+      return prepare_data(config, {})(ClassNames{run});
+    });
+  };
+  const auto data = open_list(", unknown_classes: skip");
+  CHECK(data->labels() == std::vector<int64_t>{4, 3});
+  CHECK(data->labels_of_splits() == std::set<int64_t>{3, 4});
+  CHECK(error_of([&] { open_list(""); }) ==
+        "t.yaml: error: has examples of 5, 12, but the classes of the training data are 0, 1, 10, "
+        "11, 2; `unknown_classes: skip` leaves these examples out");
+}
+
+TEST_CASE("a number that is an unknown class is an error if it is known only when it is read") {
+  const auto source = std::make_shared<FakeSource>(13);  // the labels are 0 to 12
+  Dataset data(source, "train", Place{});
+  const Names run = {"0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"};
+  CHECK(data.use_classes({run}, /*skip_unknown=*/true).empty());
+  CHECK(data.read(11).at("label").item<int64_t>() == 3);
+  CHECK(error_of([&] { data.read(12); }) ==
+        "error: the label is 12, but the run has no such class");
 }
 
 TEST_CASE("the fingerprint of a data set tells copies from other data") {

@@ -204,7 +204,14 @@ TEST_CASE("--synthetic replaces any source", "[source]") {
   CHECK(open_data("{name: cifar, split: 'train[45000:]', data_dir: x}", env)->size() == 10000);
   DataEnv large = env;
   large.source.min_split_size = 4096;
-  CHECK(open_data("{name: anything, split: 'train[:99%]'}", large)->size() >= 4096);
+  for (const char* split : {"train[:99%]", "train[:10%]", "train[:0.1%]", "train[even 2/30]",
+                            "train[fold 2/30]", "train[100000:]", "train[:10%]+val[:10%]"}) {
+    INFO(split);
+    CHECK(open_data(fmt::format("{{name: anything, split: '{}'}}", split), large)->size() >= 4096);
+  }
+  // More examples do not help.
+  CHECK(open_data("{name: anything, split: 'train[:100]'}", large)->size() == 100);
+  CHECK(open_data("{name: cifar10, split: 'train[:5%]', data_dir: x}", large)->size() == 2500);
   CHECK(open_data("{name: imagenet2012_real, split: validation}", env)
             ->read(7)
             .contains("real_label"));

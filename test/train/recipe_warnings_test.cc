@@ -70,6 +70,18 @@ TEST_CASE("a pattern of sharding_strategy that matches nothing gives a warning")
             "names begin with params/ or opt/, as params/Dense_0/kernel"});
 }
 
+TEST_CASE("whole numbers to predict may be negative, and none of them is a missing class") {
+  const TempFolder dir;
+  write_npz(dir / "t.npz", {{"image", at::linspace(0, 255, 768).to(at::kByte).view({4, 8, 8, 3})},
+                            {"label", at::tensor({5, -19, 7, 3}, at::kLong)}});
+  CHECK(warnings_of("num_classes: 1\ntotal_steps: 1\nlog_training_steps: 1\ninput:\n"
+                    "  batch_size: 2\n  data: {name: npz, split: 'train[:3]', fname: " +
+                    dir / "t.npz" +
+                    "}\n  pp: value_range(-1, 1)|keep(\"image\", \"label\")\n"
+                    "model_name: cnn\nmodel: {widths: [], dense: 8}\ntask: regress\n"
+                    "optax_name: sgd\nlr: 0.1\n") == Lines{});
+}
+
 TEST_CASE("a run that samples and weights the classes gives a warning") {
   const TempFolder dir;
   const at::Tensor image = at::linspace(0, 255, 768).to(at::kByte).view({4, 8, 8, 3});

@@ -26,15 +26,16 @@ class LabelCounter {
     }
   }
 
-  // Returns the classes with these names, or with the numbers from 0 to `least` - 1 and all that
-  // were seen. Empty if no labels were seen, or if they are not class numbers.
+  // Returns the classes with these names, or without names those with the numbers from 0 to
+  // `least` - 1, and all that were seen. Empty if no labels were seen, or if they are not class
+  // numbers.
   std::vector<CountedClass> classes(const std::vector<std::string>& names, int64_t least) const {
     const auto most = static_cast<int64_t>(limits::kClasses);
     std::vector<CountedClass> all;
     if (counts_.empty() || counts_.begin()->first < 0 || counts_.rbegin()->first >= most)
       return all;
-    const int64_t count = std::max({std::min(least, most), std::ssize(names),
-                                    static_cast<std::ptrdiff_t>(counts_.rbegin()->first + 1)});
+    const int64_t known = names.empty() ? std::min(least, most) : std::ssize(names);
+    const int64_t count = std::max(known, counts_.rbegin()->first + 1);
     for (int64_t label = 0; label < count; ++label) {
       const auto found = counts_.find(label);
       all.push_back({label < std::ssize(names) ? names[label] : std::to_string(label),

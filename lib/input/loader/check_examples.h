@@ -34,11 +34,12 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
 // example. Throws if one of them fails, has a negative label or differs from `first` in keys,
 // shapes or dtypes: "error: train row 500: onehot: 'label' is 10, must be within 0 .. 9". With an
 // error budget, an example that cannot be read is skipped, and a few more with the same label are
-// tried. Only the features `keep_only` are compared, unless it is empty.
+// tried. Only the features `keep_only` are compared, unless it is empty. `numbers`: the labels are
+// numbers to predict and not classes, so they may be negative.
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
                          const Example& first, int64_t error_budget = 0,
                          std::string_view section = "input",
-                         const std::vector<std::string>& keep_only = {});
+                         const std::vector<std::string>& keep_only = {}, bool numbers = false);
 
 // Returns the error of an example that was computed before a run, without its place in the config.
 // `component`: that of Error::in(); empty: none.
