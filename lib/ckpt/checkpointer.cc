@@ -45,7 +45,7 @@ struct Checkpointer::Impl {
   bool noted = false;  // run.json records that there is a checkpoint
   int failed_in_a_row = 0;
   int64_t unsaved_step = -1;                 // of the last save, if it failed
-  std::map<int64_t, bool> whole_steps = {};  // committed step -> whether it verifies
+  std::map<int64_t, bool> whole_steps = {};  // committed step -> is_whole()
   std::map<int64_t, bool> keep_steps = {};   // committed step -> `keep` of its manifest
   // Best checkpoints that could not be written: path -> point.
   std::map<std::string, BestPoint> best_to_retry = {};
@@ -59,7 +59,7 @@ struct Checkpointer::Impl {
   void throw_failure(std::exception_ptr Impl::*failure);
   void start();
   void prune();
-  bool is_whole(int64_t step);
+  bool is_whole(int64_t step);  // Checkpointer::latest() accepts it
   bool is_kept(int64_t step);
   bool is_needed_for_best(int64_t step) const;
   std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
@@ -205,9 +205,9 @@ void Checkpointer::Impl::start() {
   started = true;
 }
 
-// Deletes the checkpoints that are neither marked to be kept nor among the newest that verify. A
-// broken checkpoint must not displace an intact one, so checkpoints that this object has not
-// written are verified once.
+// Deletes the checkpoints that are neither marked to be kept nor among the newest that are whole. A
+// checkpoint from which no run can continue must not displace another one, so checkpoints that this
+// object has not written are checked once.
 void Checkpointer::Impl::prune() {
   const std::vector<int64_t> steps = ckpt.steps();
   int newest = 0;
@@ -226,11 +226,13 @@ void Checkpointer::Impl::prune() {
 bool Checkpointer::Impl::is_whole(int64_t step) {
   const auto known = whole_steps.find(step);
   if (known != whole_steps.end()) return known->second;
-  bool whole = true;
+  bool whole = false;
   try {
-    verify_checkpoint(ckpt.step(step));
+    const Manifest manifest = verify_checkpoint(ckpt.step(step));
+    check_resumable(manifest.meta);
+    whole = manifest.step == step;  // a copy under another name names another step
   } catch (const Error&) {
-    whole = false;
+    // It is damaged, or no run can continue from it.
   }
   return whole_steps[step] = whole;
 }

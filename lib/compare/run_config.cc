@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <utility>
 
 #include "lib/util/json_text.h"
 #include "lib/util/text.h"
@@ -18,6 +19,15 @@ constexpr const char* kAbsent = "-";
 bool holds_object(const Json& value) {
   if (value.is_object()) return true;
   return value.is_array() && std::any_of(value.begin(), value.end(), holds_object);
+}
+
+// Spells equal numbers alike: 1.0 becomes 1.
+Json with_plain_numbers(Json value) {
+  if (value.is_number_float()) return Json::parse(fmt::format("{}", value.get<double>()));
+  if (value.is_structured()) {
+    for (Json& item : value) item = with_plain_numbers(std::move(item));
+  }
+  return value;
 }
 
 void flatten(const Json& value, const std::string& path, FlatConfig& out) {
@@ -56,7 +66,7 @@ void drop_default_threads(const Config& section, const std::string& path,
 
 FlatConfig flat_config(const Config& config, const std::string& text) {
   FlatConfig flat;
-  flatten(Json::parse(config.json()), "", flat);
+  flatten(with_plain_numbers(Json::parse(config.json())), "", flat);
   drop_default_threads(config, "", split(text, '\n'), flat);
   return flat;
 }

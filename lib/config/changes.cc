@@ -1,6 +1,7 @@
 #include "lib/config/changes.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "lib/config/document.h"
 #include "lib/config/node.h"
@@ -30,16 +31,18 @@ void flatten(const std::shared_ptr<Node>& node, const Path& path, std::vector<Fl
   }
 }
 
-bool same(const Node& a, const Node& b) {
+// `text`: the key is read as a text, for which 0.50 is not 0.5.
+bool same(const Node& a, const Node& b, bool text) {
   if (a.kind != b.kind || a.list.size() != b.list.size() || a.map.size() != b.map.size())
     return false;
   for (size_t i = 0; i < a.list.size(); ++i) {
-    if (!same(*a.list[i], *b.list[i])) return false;
+    if (!same(*a.list[i], *b.list[i], text)) return false;
   }
   for (const Node::Entry& entry : a.map) {
     const Node::Entry* other = b.entry(entry.key);
-    if (other == nullptr || !same(*entry.value, *other->value)) return false;
+    if (other == nullptr || !same(*entry.value, *other->value, text)) return false;
   }
+  if (text) return a.text == b.text;
   double x = 0, y = 0;
   const bool a_number = !convert(a, x), b_number = !convert(b, y);
   if (a_number || b_number) return a_number && b_number && x == y;
@@ -64,7 +67,9 @@ std::vector<ConfigChange> config_changes(const Config& before, const Config& now
   std::vector<ConfigChange> changes;
   for (const FlatValue& value : new_values) {
     const FlatValue* old = find_value(old_values, value.path);
-    if (old == nullptr || !same(*old->value, *value.value))
+    const Path mapping(value.path.begin(), std::prev(value.path.end()));
+    const bool text = now.document_->is_text(join(mapping, "."), value.path.back());
+    if (old == nullptr || !same(*old->value, *value.value, text))
       changes.push_back({value.path, old ? to_flow(*old->value) : none, to_flow(*value.value)});
   }
   for (const FlatValue& value : old_values) {

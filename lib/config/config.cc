@@ -1,6 +1,7 @@
 #include "lib/config/config.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "lib/config/document.h"
 #include "lib/config/familiar_words.h"
@@ -40,6 +41,11 @@ bool recommends(const Document& document, std::string_view path) {
   return next != document.recommended.end() && next->starts_with(path);
 }
 
+template <class T>
+constexpr bool kIsText =
+    std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>> ||
+    std::is_same_v<T, std::vector<std::pair<std::string, std::string>>>;
+
 // Represents the fallback of maybe().
 const std::shared_ptr<Node>& nothing() {
   static const auto node = std::make_shared<Node>();
@@ -77,7 +83,7 @@ std::shared_ptr<Node> Config::find(std::string_view key) const {
 }
 
 std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> fallback,
-                                   bool section, std::source_location where) const {
+                                   bool section, std::source_location where, bool text) const {
   std::shared_ptr<Node> value = find(key);
   if (value == nullptr && node_->taken < node_->positional.size()) {
     value = node_->positional[node_->taken++];
@@ -86,7 +92,7 @@ std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> f
   const bool optional = fallback == nothing();
   if (optional) fallback = nullptr;
   document_->read({path_, std::string(key), value, std::move(fallback), source_text(where), false,
-                   section, optional});
+                   section, optional, text});
   return absent(value) ? nullptr : value;
 }
 
@@ -130,7 +136,7 @@ void Config::give_up(const Error& error) const {
 
 template <class T>
 T Config::get(std::string_view key, Caller caller) const {
-  const auto value = read(key, nullptr, false, caller.at);
+  const auto value = read(key, nullptr, false, caller.at, kIsText<T>);
   if (value == nullptr) missing(key, expected<T>());
   T out{};
   if (const auto bad = convert(*value, out)) {
@@ -150,7 +156,7 @@ std::optional<T> Config::convert_or_record(const Node& value, std::string_view k
 
 template <class T>
 T Config::get(std::string_view key, T fallback, std::source_location where) const {
-  const auto value = read(key, to_node(fallback), false, where);
+  const auto value = read(key, to_node(fallback), false, where, kIsText<T>);
   if (value == nullptr) return fallback;
   auto out = convert_or_record<T>(*value, key);
   return out ? std::move(*out) : std::move(fallback);
@@ -163,7 +169,7 @@ std::string Config::get(std::string_view key, const char* fallback,
 
 template <class T>
 std::optional<T> Config::maybe(std::string_view key, std::source_location where) const {
-  const auto value = read(key, nothing(), false, where);
+  const auto value = read(key, nothing(), false, where, kIsText<T>);
   return value == nullptr ? std::nullopt : convert_or_record<T>(*value, key);
 }
 
@@ -389,6 +395,7 @@ void Config::superseded(std::string_view key, std::string_view instead,
 
 std::string Config::yaml() const { return to_yaml(*node_, false); }
 std::string Config::json() const { return to_json(*node_); }
+std::string Config::json(std::string_view key) const { return to_json(*find(key)); }
 
 // ---- the whole document
 

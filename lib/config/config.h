@@ -185,7 +185,9 @@ class Config {
   // Returns the path of this mapping from the root: "evals.val", "input.pp[1]: resize".
   const std::string& path() const { return path_; }
   std::string yaml() const;  // this mapping as YAML, without defaults
-  std::string json() const;  // this mapping as JSON, without defaults
+  // Returns this mapping as JSON, without defaults. Numbers keep their spelling if JSON has it.
+  std::string json() const;
+  std::string json(std::string_view key) const;  // the value of a key that is in keys()
 
  private:
   friend void throw_problems(const Config&);
@@ -200,9 +202,10 @@ class Config {
   friend std::string fill_constants(std::string_view text, const Config& owner);
 
   std::shared_ptr<Node> find(std::string_view key) const;
-  // Records a read and returns the value; null if it is absent.
+  // Records a read and returns the value; null if it is absent. `text`: it is read as a text or a
+  // list of texts.
   std::shared_ptr<Node> read(std::string_view key, std::shared_ptr<Node> fallback, bool section,
-                             std::source_location where) const;
+                             std::source_location where, bool text = false) const;
   template <class T>
   std::optional<T> convert_or_record(const Node& value, std::string_view key) const;
   // Returns the problem of the value at `place`; `suffix` is its path below `key`.

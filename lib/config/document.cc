@@ -45,6 +45,7 @@ void Document::read(Read read) {
   }
   Read& first = reads[found->second];
   first.section |= read.section;
+  first.text &= read.text;
   const auto flow = [](const std::shared_ptr<Node>& node) { return node ? to_flow(*node) : ""; };
   if (flow(first.fallback) != flow(read.fallback)) first.several_fallbacks = true;
 }
@@ -74,6 +75,13 @@ bool Document::is_section(const std::string& mapping, std::string_view key) cons
   if (found == index_.end()) return false;
   const auto read = found->second.find(key);
   return read != found->second.end() && reads[read->second].section;
+}
+
+bool Document::is_text(const std::string& mapping, std::string_view key) const {
+  const auto found = index_.find(mapping);
+  if (found == index_.end()) return false;
+  const auto read = found->second.find(key);
+  return read != found->second.end() && reads[read->second].text;
 }
 
 bool Document::was_asked(const std::string& mapping, std::string_view key) const {

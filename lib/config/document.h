@@ -26,6 +26,7 @@ class Document {
     bool several_fallbacks = false;  // the key was read with different fallbacks
     bool section = false;
     bool optional = false;     // the key may be absent although it has no fallback
+    bool text = false;         // each read was that of a text or a list of texts
     std::string meaning = {};  // given to Config::explain_as(); empty: nothing was
   };
 
@@ -43,6 +44,8 @@ class Document {
   void explain_as(const std::string& mapping, std::string_view key, std::string_view meaning);
   bool was_read(const std::string& mapping, std::string_view key) const;
   bool is_section(const std::string& mapping, std::string_view key) const;
+  // Whether the key was read, and only as a text or a list of texts.
+  bool is_text(const std::string& mapping, std::string_view key) const;
   bool was_asked(const std::string& mapping, std::string_view key) const;
   // Returns the keys of a mapping that were read or asked for.
   std::vector<std::string> known(const std::string& mapping) const;

@@ -100,14 +100,26 @@ void emit(const Node& node, bool with_origins, const std::string& indent, std::s
   }
 }
 
+// Whether JSON allows this spelling of a number. It does not allow +1, .5 and 5.
+bool is_json_number(std::string_view number) {
+  if (number.starts_with('-')) number.remove_prefix(1);
+  const auto digit_at = [&](size_t i) {
+    return i < number.size() && std::isdigit(static_cast<unsigned char>(number[i])) != 0;
+  };
+  const size_t point = number.find('.');
+  return digit_at(0) && (point == std::string_view::npos || digit_at(point + 1));
+}
+
 std::string scalar_json(const Node& node) {
   if (node.kind == Node::Kind::null) return "null";
   if (node.style != Node::Style::quoted) {
     if (node.text == "true" || node.text == "false") return node.text;
-    int64_t integer = 0;
-    if (is_number(node.text) && !convert(node, integer)) return fmt::format("{}", integer);
     double real = 0;
     if (is_number(node.text) && !convert(node, real)) {
+      // The key may be read as a text, for which 0.50 is not 0.5.
+      if (is_json_number(node.text)) return node.text;
+      int64_t integer = 0;
+      if (!convert(node, integer)) return fmt::format("{}", integer);
       // "-0" would be read as an integer, which has no negative zero.
       return real == 0 && std::signbit(real) ? "-0.0" : fmt::format("{}", real);
     }

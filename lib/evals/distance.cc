@@ -167,10 +167,11 @@ Distance read_distance(const Config& config) {
     if (name == each.name) kind = &each;
   }
   if (!kind) config.fail("kind", unknown_name_message("kind of distance", name, known));
-  std::vector<std::string> pairs;
+  // The name must not depend on the order of the keys.
+  std::vector<std::string> pairs = {"kind=" + name};
   for (const std::string& key : config.keys()) {
-    if (!config.has(key)) continue;
-    if (key != "kind" && key != kind->argument)
+    if (key == "kind" || !config.has(key)) continue;
+    if (key != kind->argument)
       config.fail(key, fmt::format("the distance '{}' takes no '{}'", name, key));
     pairs.push_back(fmt::format("{}={}", key, config.get<std::string>(key)));
   }

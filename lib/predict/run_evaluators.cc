@@ -16,6 +16,7 @@
 #include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
+#include "lib/train/recipe_reading.h"
 #include "lib/train/step/shape_check.h"
 #include "lib/util/pattern.h"
 #include "lib/util/signals.h"
@@ -26,10 +27,10 @@ namespace {
 
 // Uses as many threads as the run did, unless the config sets another number.
 int compute_threads_of(const Config& config, const Restored& from) {
-  const int threads = from.meta.value("compute_threads", at::get_num_threads());
-  const auto given = config.get<int64_t>("compute_threads", int64_t{threads});
-  start_compute_threads(static_cast<int>(given));
-  return static_cast<int>(given);
+  const int trained = from.meta.value("compute_threads", at::get_num_threads());
+  const int threads = positive_count(config, "compute_threads", trained);
+  start_compute_threads(threads);
+  return threads;
 }
 
 void refuse_synthetic(const Restored& from) {
@@ -54,17 +55,23 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
 // Returns the config of the checkpoint's run. If there is a request.config, its evaluators replace
 // the run's. All messages then name that file, even for keys that come from the run.
 Config evaluation_config(const EvaluateRequest& request, const Restored& checkpoint) {
-  auto keys = nlohmann::json::parse(run_config(checkpoint));
-  if (!request.config.empty()) {
-    const auto other = nlohmann::json::parse(load_config(request.config, {}).json());
-    for (const char* key : {"evals", "batch_size_eval", "best"}) {
-      keys.erase(key);
-      if (other.contains(key)) keys[key] = other.at(key);
-    }
-  }
+  std::string keys = run_config(checkpoint);
   const std::string name =
       request.config.empty() ? checkpoint.folder + "/" + kManifestName : request.config;
-  return parse_config_json(keys.dump(), name, request.overrides);
+  if (!request.config.empty()) {
+    // Members are joined as text, so that keys keep their order and numbers their spelling.
+    std::vector<std::string> members;
+    const auto add = [&](const Config& from, bool evaluation) {
+      for (const std::string& key : from.keys()) {
+        if ((key == "evals" || key == "batch_size_eval" || key == "best") == evaluation)
+          members.push_back(json_string(key) + ": " + from.json(key));
+      }
+    };
+    add(parse_config_json(keys, name), false);
+    add(load_config(request.config, {}), true);
+    keys = "{" + join(members, ", ") + "}";
+  }
+  return parse_config_json(keys, name, request.overrides);
 }
 
 }  // namespace
@@ -122,16 +129,17 @@ void RunEvaluators::read_jobs(const Restored& from, const ModelEnv& env) {
   read_max_pixels(config_.section("input"));
   EvalDefaults defaults;
   defaults.batch_size = config_.get<int64_t>("batch_size_eval", length.batch_size);
-  defaults.threads = static_cast<int>(
-      config_.section("input").get<int64_t>("threads", int64_t{at::get_num_threads()}));
+  defaults.threads = positive_count(config_.section("input"), "threads", at::get_num_threads());
   defaults.pinned = !device_.is_cpu();
   defaults.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
   defaults.data.source = {defaults.seed, env.num_classes};
   // Set even if there are no names: then folders called 0, 1, 10 get these numbers, as in the run.
   defaults.data.classes = ClassNames{from.meta.value("class_names", std::vector<std::string>()),
                                      "the checkpoint " + from.folder};
+  const std::string task = config_.get("task", "classify");
+  defaults.data.labels_are_numbers = task == "regress";
   defaults.has_ema = config_.has("ema");
-  defaults.loss = config_.get("loss", default_loss(config_.get("task", "classify")));
+  defaults.loss = config_.get("loss", default_loss(task));
   defaults.predictions = task_->predictions();
   const Config evals = config_.section("evals");
   jobs_ = read_evals(evals, defaults, length);
@@ -168,6 +176,8 @@ void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContex
   Row values;
   const Measure emit = [&](std::string_view name, double value) {
     values.emplace_back(job.prefix + std::string(name), value);
+    const std::string clash = claim_metric(values.back().first, job.name, metric_owners_);
+    if (!clash.empty()) throw Error::in("evals." + job.name, Exit::usage, clash);
     metrics.measure(values.back().first, value);
   };
   const double began = monotonic_seconds();

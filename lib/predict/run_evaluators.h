@@ -69,6 +69,7 @@ class RunEvaluators {
   std::unique_ptr<Task> task_;
   std::vector<EvalJob> jobs_;
   std::vector<BestSeries> best_;
+  MetricOwners metric_owners_;
 };
 
 }  // namespace bv

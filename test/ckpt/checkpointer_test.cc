@@ -344,6 +344,28 @@ TEST_CASE("checkpointer: a broken checkpoint never replaces a whole one") {
   CHECK(names_in(workdir.ckpt().path()) == std::set<std::string>{"LAST", "step-21", "step-22"});
 }
 
+TEST_CASE("checkpointer: a checkpoint from which no run can continue replaces none") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save_all(workdir, {10});
+  const CkptFolder ckpt = workdir.ckpt();
+  fs::copy(ckpt.step(10), ckpt.step(1000));  // it names step 10
+  {
+    Checkpointer checkpointer(workdir, {}, /*newest_kept=*/9);
+    Snapshot weights = state_of(2000);
+    weights.meta.erase("chrono");
+    checkpointer.save(weights, false);
+    checkpointer.wait();
+  }
+  Checkpointer resumed(workdir, {}, /*newest_kept=*/1);
+  for (const int64_t step : {11, 12}) {
+    resumed.save(state_of(step), false);
+    resumed.wait();
+    CHECK(ckpt.steps() == std::vector<int64_t>{step, 1000, 2000});
+    check_state(Checkpointer::latest(workdir, {.resumes = true}).value(), step);
+  }
+}
+
 TEST_CASE("checkpointer: files of others are not deleted") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());

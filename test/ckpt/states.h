@@ -3,13 +3,14 @@
 
 #include <ATen/ops/full.h>
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
 
 namespace bv::test {
 
-// Returns a state whose numbers all equal its step.
+// Returns a state whose numbers all equal its step. A run can continue from it.
 inline Snapshot state_of(int64_t step, int64_t floats = 100) {
   Snapshot snapshot;
   snapshot.step = step;
@@ -17,6 +18,12 @@ inline Snapshot state_of(int64_t step, int64_t floats = 100) {
       at::full({floats}, static_cast<double>(step), at::kFloat);
   snapshot.tensors["opt/count"] = at::full({}, step, at::kLong);
   snapshot.meta = {{"classes", {"cat", "dog"}}, {"step_too", step}, {"config", "lr: 0.1"}};
+  snapshot.meta["compute_threads"] = 1;
+  snapshot.meta["row"] = nlohmann::json::array();
+  snapshot.meta["chrono"] = {{"accum_program_time", 0.5},
+                             {"accum_train_time", 0.5},
+                             {"accum_pause_time", 0},
+                             {"accum_examples_seen", 7}};
   return snapshot;
 }
 

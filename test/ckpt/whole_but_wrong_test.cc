@@ -34,7 +34,7 @@ TEST_CASE("checkpointer: a manifest that is whole but wrong is refused") {
   line([](Manifest& m) { m.step = 21; });
   CHECK(Checkpointer::latest(workdir)->step == 10);
   CHECK(Checkpointer::latest_step(workdir.ckpt()) == 10);
-  CHECK_FALSE(Checkpointer::latest_step(workdir.ckpt(), /*resumes=*/true));
+  CHECK(Checkpointer::latest_step(workdir.ckpt(), /*resumes=*/true) == 10);
 }
 
 TEST_CASE("checkpointer: wrong types in a manifest that is whole are one line, and a fallback") {

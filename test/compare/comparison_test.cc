@@ -9,6 +9,8 @@
 #include "lib/compare/comparison_page.h"
 #include "lib/compare/comparison_text.h"
 #include "lib/compare/config_columns.h"
+#include "lib/compare/run_config.h"
+#include "lib/config/load_config.h"
 #include "test/compare/workdirs.h"
 #include "test/report/page_checks.h"
 #include "test/support/error.h"
@@ -294,6 +296,14 @@ TEST_CASE("splits of different folds in one config are compared as they are") {
   CHECK(take_fold(config) == "1/5");
   CHECK(config == FlatConfig{{"input.data.split", "\"train[fold */5]\""},
                              {"evals.val.data.split", "\"train[not fold */5]+extra\""}});
+}
+
+TEST_CASE("a number has one text in a flat config, however it was written") {
+  const auto flat = [](const std::string& text) {
+    return flat_config(parse_config(text, "config.yaml"), text);
+  };
+  CHECK(flat("lr: 1.0\nl: [1e3, 0.50]\nm: [{n: 2.0}]\n") ==
+        flat("lr: 1\nl: [1000, 0.5]\nm: [{n: 2}]\n"));
 }
 
 TEST_CASE("a comparison as CSV and JSON") {

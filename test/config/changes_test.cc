@@ -41,6 +41,25 @@ TEST_CASE("defaults, null and other spellings of a number are no changes") {
   CHECK(changes("{}", "{schedule: {warmup: 3}}") == Lines{"schedule.warmup: 0 -> 3"});
 }
 
+TEST_CASE("another spelling of a text that looks like a number is a change") {
+  const auto lines = [](const std::string& before, const std::string& now) {
+    const Config config = parse_config(now, "now.yaml");
+    const Config data = config.section("data");
+    data.get<std::string>("dir");
+    data.get("classes", std::vector<std::string>());
+    config.get("k", std::string());
+    config.get<int64_t>("k", 1);  // the same key, read for a name and for its value
+    Lines changed;
+    for (const ConfigChange& change : config_changes(parse_config(before, "before.yaml"), config))
+      changed.push_back(change.text());
+    return changed;
+  };
+  const std::string now = "{data: {dir: 2024.10, classes: [0.50, 1]}, k: 2}";
+  CHECK(lines("{data: {dir: '2024.10', classes: ['0.50', 1]}, k: 2}", now) == Lines{});
+  CHECK(lines("{data: {dir: 2024.1, classes: [0.5, 1]}, k: 2e0}", now) ==
+        Lines{"data.dir: 2024.1 -> 2024.10", "data.classes: [0.5, 1] -> [0.50, 1]"});
+}
+
 TEST_CASE("a number and a text that looks like one differ") {
   CHECK(changes("{name: 10}", "{name: '10'}") == Lines{"name: 10 -> \"10\""});
 }

@@ -175,6 +175,17 @@ TEST_CASE("agree: of equal entries the first counts") {
   CHECK(agree("u", 2) == 1);
 }
 
+TEST_CASE("the name of a distance begins with its kind, and keeps the spelling of its argument") {
+  const TempFolder folder;
+  write_npz(folder / "d.npz", {{"s", at::eye(4)}});
+  const Measured measured =
+      measure("distance", file_key(folder / "d.npz",
+                                   "what: [s, s], distances: [{k: 2, kind: agree}, {epsilon: 1e-6, "
+                                   "kind: euclidean}]"));
+  CHECK(measured.at("kind=agree_k=2/avg") == 1);
+  CHECK(measured.at("kind=euclidean_epsilon=1e-6/all") == 4);
+}
+
 TEST_CASE("evaluators tell other values in their file of arrays, and equal ones in a copy") {
   const TempFolder folder;
   const auto content = [&](const std::string& type, const std::string& more, uint64_t seed,
