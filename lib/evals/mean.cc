@@ -31,6 +31,9 @@ class Mean : public Evaluator {
   uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
   std::string output() const override { return kLossOutput; }
+  std::optional<std::vector<std::string>> metrics() const override {
+    return std::vector<std::string>{kLossOutput};
+  }
 
   void run(const EvalContext& context, const Measure& emit) override {
     std::map<std::string, at::Tensor> sums;  // scalars, float64

@@ -36,8 +36,9 @@ const KeyTable save_keys(
     {{"outfile", "string", "= {workdir}/<name>-{step:09d}.npz",
       "File to write, which must end in `.npz` and be on a local disk. {workdir} "
       "and {step} are replaced by the run's folder and step, {step:09d} by the "
-      "step in nine digits. Without {step} each evaluation replaces the file. A "
-      "run without a workdir writes nothing if {workdir} is used.",
+      "step in nine digits. Without {step} each evaluation replaces the file. If "
+      "{workdir} is used, a run without a workdir writes nothing, and neither does "
+      "`bvtrain eval` with `--ckpt` or `--best`.",
       "\"{workdir}/outputs-{step:09d}.npz\""},
      {"inputs", "list of string", "= all",
       "Features to write. Leave out the images to keep the file small.", "[_id, label]", "-"},
@@ -135,7 +136,10 @@ class Save : public Evaluator {
   void run(const EvalContext& context, const Measure&) override {
     const bool in_workdir = outfile_.find("{workdir}") != std::string::npos;
     if (context.workdir.empty() && in_workdir) {
-      log::warn("evaluator '{}' writes nothing: the run has no workdir", name_);
+      log::warn(
+          "evaluator '{}' writes nothing: there is no folder for {{workdir}} in a run without a "
+          "workdir, and in bvtrain eval with --ckpt or --best; give an outfile without {{workdir}}",
+          name_);
       return;
     }
     std::map<std::string, Column> columns;

@@ -39,14 +39,15 @@ ValueBounds range_of_data(const SampledImages& images) {
     return std::max(-images.least, images.most) <= 1 ? ValueBounds{-1, 1}
                                                      : ValueBounds{images.least, images.most};
   }
+  const bool integers = at::isIntegralType(images.type, /*includeBool=*/true);
   // Masks, scikit-learn's digits, 8 bits.
   for (const double top : {1, 16, 255}) {
-    if (images.most <= top) return {0, top};
+    // Floats may have any range. Resizing with a cubic filter slightly exceeds it.
+    const bool fits =
+        integers ? images.most <= top : images.most > top / 2 && images.most <= 1.05 * top;
+    if (fits) return {0, top};
   }
-  if (!at::isIntegralType(images.type, /*includeBool=*/true)) {
-    // Resizing with a cubic filter slightly exceeds 255.
-    return {0, images.most < 1.05 * 255 ? 255 : images.most};
-  }
+  if (!integers) return {0, images.most};
   for (const int bits : {10, 12, 14, 16}) {
     if (images.most < 1 << bits) return {0, static_cast<double>((1 << bits) - 1)};
   }

@@ -1,6 +1,5 @@
 #include "lib/report/metric_summary.h"
 
-#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -23,8 +22,9 @@ Direction direction_of(std::string_view name) {
 int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric) {
   int64_t step = -1;
   if (is_trainers_own(metric)) return step;  // the prefix of an evaluator may be ""
+  // A longer prefix of the same metric comes later in the map.
   for (const auto& [prefix, last] : changed) {
-    if (metric.starts_with(prefix)) step = std::max(step, last);
+    if (metric.starts_with(prefix)) step = last;
   }
   return step;
 }
@@ -70,9 +70,10 @@ std::string choose_main_metric(const std::vector<std::string>& names) {
   const auto rank = [](const std::string& name) {
     const int kind = is_accuracy(name) ? 0 : metric_direction(name) == Direction::up ? 1 : 2;
     const std::string_view evaluator = std::string_view(name).substr(0, name.rfind('/'));
+    const std::string_view metric = std::string_view(name).substr(name.rfind('/') + 1);
     // "prec@1" covers all classes, "recall@cat" does not.
-    const bool of_class =
-        name.find('@') != std::string::npos && name.find("prec@") == std::string::npos;
+    const bool of_class = metric.find('@') != std::string_view::npos &&
+                          metric.find("prec@") == std::string_view::npos;
     return std::tuple(kind, of_class, evaluator.find("val") == std::string_view::npos, name);
   };
   std::string main;

@@ -13,11 +13,12 @@
 
 namespace bv {
 
-// The metric prefixes of evaluators that a restart changed or added, each with the step of the
-// restart. Values up to that step cannot be compared with later ones.
+// The metric prefixes of evaluators, each with the step of the last restart that changed or added
+// the evaluator; -1 if none did. Values up to that step cannot be compared with later ones.
 using MeasuredAnew = std::map<std::string, int64_t>;
 
-// Returns that step for a metric; -1 if no restart changed what it measures.
+// Returns that step for a metric; -1 if no restart changed what it measures. Of several prefixes
+// with which its name begins, the longest counts.
 int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric);
 
 class MetricSummary {

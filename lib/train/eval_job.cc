@@ -178,8 +178,9 @@ void check_metric_names(const Config& evals, const std::vector<EvalJob>& jobs) {
 
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners) {
-  // "errors" is also a metric of evaluators.
-  const bool of_training = is_trainers_own(metric) && !metric.ends_with("errors");
+  // Evaluators too have metrics that end in "errors".
+  const bool of_training =
+      metric == "input/errors" || (is_trainers_own(metric) && !metric.ends_with("errors"));
   const std::string& owner = owners.emplace(metric, evaluator).first->second;
   if (!of_training && owner == evaluator) return "";
   return fmt::format("measures '{}', which is also a metric of {}: give it another `prefix`",

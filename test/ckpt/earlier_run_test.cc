@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "lib/config/load_config.h"
 #include "lib/util/file.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
@@ -100,6 +102,18 @@ TEST_CASE("earlier run: run.json is read, or put aside if it is damaged") {
     CHECK(read_text(file + (damaged == 1 ? ".damaged" : fmt::format(".damaged-{}", damaged))) ==
           text);
   }
+}
+
+TEST_CASE("earlier run: a changed evaluator without a prefix does not change the others' metrics") {
+  const Config config =
+      parse_config("evals:\n  all: {prefix: ''}\n  val: {type: classification}\n", "c.yaml");
+  const auto changes =
+      nlohmann::json::parse(R"([{"step": 3, "changes": [], "evaluators": ["all", "gone"]}])");
+  const MeasuredAnew changed = changed_metrics(changes, config);
+  CHECK(last_step_before_change(changed, "loss") == 3);
+  CHECK(last_step_before_change(changed, "gone/loss") == 3);
+  CHECK(last_step_before_change(changed, "val/loss") == -1);
+  CHECK(changed_metrics(nlohmann::json::array(), config).empty());
 }
 
 }  // namespace bv::test

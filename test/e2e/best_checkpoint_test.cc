@@ -151,19 +151,19 @@ TEST_CASE("a metric that no evaluator measures is an error, after an evaluation 
                  "--set best.metric=test/lost: error: best.metric: no such metric 'test/lost' (did "
                  "you mean 'test/loss'?); test measures test/prec@1, test/loss, test/prec@5\n"));
   CHECK_FALSE(exists(f.workdir));
-  // What `mean` measures depends on the model.
+  // What the classes are called follows from the data.
   std::string yaml = best_config();
   const std::string loss = "    loss_name: softmax_xent\n", kind = "type: classification";
   yaml.erase(yaml.find(loss), loss.size());
-  yaml.replace(yaml.find(kind), kind.size(), "type: mean\n    pred: loss");
-  const BestRun mean(yaml);
-  const Finished late = mean.train_with({"best.metric=test/lost", "best.higher_is_better=false"});
+  yaml.replace(yaml.find(kind), kind.size(), "type: class_metrics\n    metrics: [f1_per_class]");
+  const BestRun by_class(yaml);
+  const Finished late = by_class.train_with({"best.metric=test/f1@cat"});
   INFO(late.err);
   CHECK(late.code == 2);
   CHECK(contains(late.err,
-                 "--set best.metric=test/lost: error: best.metric: no such metric 'test/lost' (did "
-                 "you mean 'test/loss'?); test measures test/loss\n"));
-  CHECK(exists(mean.step(0)));
+                 "--set best.metric=test/f1@cat: error: best.metric: no such metric 'test/f1@cat' "
+                 "(did you mean 'test/f1@0'?); test measures test/f1@0, test/f1@1, "));
+  CHECK(exists(by_class.step(0)));
 }
 
 TEST_CASE("the best checkpoint by another metric is not overwritten") {

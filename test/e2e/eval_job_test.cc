@@ -150,6 +150,23 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   const Finished in_file = f.evaluate({"--ckpt", "5", "--config", f.dir / "shapes.yaml"});
   CHECK(in_file.code == 2);
   CHECK(in_file.err.ends_with(f.dir / "shapes.yaml" + ": evals.half.pp_fn" + wrong_shape));
+  // These evaluators learn the names of their metrics only when they run.
+  const std::vector<std::string> by_class = {"prefix: val_", "metrics: [f1_per_class]"};
+  write(f.dir / "clash.yaml",
+        "evals:\n" + replace_all(replace_all(digits_evaluator("a", by_class) +
+                                                 digits_evaluator("b", by_class),
+                                             "type: classification", "type: class_metrics"),
+                                 "    loss_name: softmax_xent\n", ""));
+  const Finished clash = f.evaluate({"--ckpt", "5", "--config", f.dir / "clash.yaml"});
+  CHECK(clash.code == 2);
+  CHECK(contains(clash.err,
+                 "[evals.b] measures 'val_f1@0', which is also a metric of evaluator 'a': give it "
+                 "another `prefix`\n"));
+  for (const std::string key : {"compute_threads", "input.threads"}) {
+    const Finished threads = f.evaluate({"--ckpt", "5", "--set", key + "=0"});
+    CHECK(threads.code == 2);
+    CHECK(contains(threads.err, key + ": must be between 1 and 4096, got 0\n"));
+  }
   // A data set of another size gives other numbers.
   const Finished other =
       f.evaluate({"--ckpt", "20", "--json", "--set", "evals.test.data.split=test[:50]"});

@@ -310,6 +310,29 @@ TEST_CASE("outputs that are NaN or infinite are refused with the first example")
   }
 }
 
+TEST_CASE("in a run of the task regress, whole numbers to predict may be negative") {
+  const TempFolder folder;
+  write_npz(folder / "d.npz",
+            {{"image", at::zeros({4, 2, 2, 3})}, {"label", at::tensor({5, -19, 3, 7}, at::kLong)}});
+  const auto refused = [&](const std::optional<ClassNames>& classes) {
+    return error_of([&] {
+      from_yaml(npz_config(folder / "d.npz", "label_key: label"), [&](const Config& config) {
+        EvalEnv env;
+        env.name = "e";
+        env.batch_size = 2;
+        env.data.labels_are_numbers = true;
+        env.data.classes = classes;
+        return Evaluator::Registry::make("regression", config, {}, env)->probe(2);
+      });
+    });
+  };
+  CHECK(refused(ClassNames{}).empty());
+  // An evaluator such as knn, whose data has classes of its own.
+  CHECK(refused(std::nullopt) ==
+        "error: train row 1: the label is -19, but class numbers begin at 0 (in " +
+            (folder / "d.npz") + ")");
+}
+
 TEST_CASE("regression refuses labels that do not fit") {
   const TempFolder folder;
   const std::string wide = store_logits(folder, noise({3, 1}, 1), noise({3, 2}, 2), "wide.npz");

@@ -1,6 +1,7 @@
 // knn: votes, ties, several k. save: names, placeholders, and the written arrays.
 #include "lib/ckpt/workdir/workdir.h"
 #include "test/evals/support.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -136,7 +137,12 @@ TEST_CASE("save: without a workdir there is no file; refused names") {
   const TempFolder folder;
   write_npz(folder / "d.npz", examples(3));
   const std::string input = "data: " + source(folder / "d.npz");
-  CHECK(measure(*make_evaluator("save", "{" + input + "}")).rows == 0);
+  const std::string log =
+      logged([&] { CHECK(measure(*make_evaluator("save", "{" + input + "}")).rows == 0); });
+  CHECK_THAT(log, Catch::Contains(
+                      "evaluator 'e' writes nothing: there is no folder for {workdir} in a run "
+                      "without a workdir, and in bvtrain eval with --ckpt or --best; give an "
+                      "outfile without {workdir}"));
   measure(*make_evaluator("save", fmt::format("{{{}, outfile: '{}'}}", input, folder / "x.npz")));
   CHECK(std::filesystem::exists(folder / "x.npz"));
 

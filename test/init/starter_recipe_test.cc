@@ -273,9 +273,14 @@ TEST_CASE("the range of arrays follows from their type and their largest value")
     return pp.substr(0, pp.find(')') + 1);
   };
   CHECK(scaled(at::kFloat, 0.9) == "value_range(-1, 1, 0, 1)");
+  CHECK(scaled(at::kFloat, 1.04) == "value_range(-1, 1, 0, 1)");
+  CHECK(scaled(at::kDouble, 0.25) == "value_range(-1, 1, 0, 0.25)");
+  CHECK(scaled(at::kFloat, 3.5) == "value_range(-1, 1, 0, 3.5)");
+  CHECK(scaled(at::kFloat, 16) == "value_range(-1, 1, 0, 16)");
   CHECK(scaled(at::kFloat, 200) == "value_range(-1, 1)");
   CHECK(scaled(at::kFloat, 256.5) == "value_range(-1, 1)");
   CHECK(scaled(at::kFloat, 300) == "value_range(-1, 1, 0, 300)");
+  CHECK(scaled(at::kInt, 2) == "value_range(-1, 1, 0, 16)");
   CHECK(scaled(at::kInt, 1000) == "value_range(-1, 1, 0, 1023)");
   CHECK(scaled(at::kInt, 4095) == "value_range(-1, 1, 0, 4095)");
   CHECK(scaled(at::kInt, 4096) == "value_range(-1, 1, 0, 16383)");

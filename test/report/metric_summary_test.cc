@@ -34,6 +34,8 @@ TEST_CASE("the summary keeps the last and the first best value of each metric") 
 
 TEST_CASE("a changed evaluator changes its own metrics, not those of the training") {
   CHECK(last_step_before_change({{"val/", 3}, {"val/x/", 7}}, "val/x/loss") == 7);
+  CHECK(last_step_before_change({{"val/", 7}, {"val/x/", 3}}, "val/x/loss") == 3);
+  CHECK(last_step_before_change({{"", 3}, {"val/", -1}}, "val/loss") == -1);
   CHECK(last_step_before_change({{"val/", 3}}, "test/loss") == -1);
   CHECK(last_step_before_change({{"", 3}}, "loss") == 3);
   CHECK(last_step_before_change({{"", 3}}, "training_loss") == -1);
@@ -49,13 +51,13 @@ TEST_CASE("a time has no best value, whatever the evaluator is called") {
 TEST_CASE("metrics of an evaluator count even if its name is like that of a training metric") {
   for (const char* name :
        {"y/loss", "z/prec@1", "z/digits_1shot", "l2_distance/loss", "core_hours_x/loss",
-        "global_schedule/loss", "global_schedule1/loss", "epoch/loss"})
+        "global_schedule/loss", "global_schedule1/loss", "epoch/loss", "cm/recall@typing_errors"})
     CHECK(is_result(name));
   for (const char* name :
        {"l2_params", "l2_grads", "l2_updates", "core_hours", "core_hours_cpu",
         "core_hours_NVIDIA H100 80GB HBM3", "global_schedule", "global_schedule12", "y/hostmem/rss",
         "z/secs/update0", "z/secs/eval/y", "input/epoch/a", "input/errors", "y/errors",
-        "skipped_steps", "rollbacks", "epoch"})
+        "val@8/errors", "skipped_steps", "rollbacks", "epoch"})
     CHECK_FALSE(is_result(name));
   MetricSummary summary;
   summary.add(1, {{"y/loss", 2}, {"l2_distance/prec@1", 0.5}});
@@ -90,6 +92,7 @@ TEST_CASE("the main metric is an evaluator's accuracy, or else one that has a be
   CHECK(choose_main_metric({"a/miou", "b/acc"}) == "b/acc");
   CHECK(choose_main_metric({"val/f1@fracture", "val/f1_macro"}) == "val/f1_macro");
   CHECK(choose_main_metric({"val/recall@cat", "val/prec@1"}) == "val/prec@1");
+  CHECK(choose_main_metric({"test/acc", "val@8/acc"}) == "val@8/acc");  // not about a class
   // An evaluator of validation data comes before another one, but not before an accuracy.
   CHECK(choose_main_metric({"test/prec@1", "val/prec@1"}) == "val/prec@1");
   CHECK(choose_main_metric({"test/prec@1", "val/loss"}) == "test/prec@1");

@@ -32,4 +32,22 @@ TEST_CASE("an evaluator's prediction function gives the output that the evaluato
         "give; write pred: predict");
 }
 
+TEST_CASE("a metric belongs to one evaluator, or to the training") {
+  MetricOwners owners;
+  const auto claim = [&](const std::string& metric, const std::string& evaluator) {
+    return claim_metric(metric, evaluator, owners);
+  };
+  CHECK(claim("val/errors", "val").empty());
+  CHECK(claim("val/errors", "val").empty());
+  CHECK(claim("val/errors", "other") ==
+        "measures 'val/errors', which is also a metric of evaluator 'val': give it another "
+        "`prefix`");
+  for (const char* metric : {"input/errors", "training_loss"}) {
+    CHECK(claim(metric, "input") ==
+          fmt::format("measures '{}', which is also a metric of the training: give it another "
+                      "`prefix`",
+                      metric));
+  }
+}
+
 }  // namespace bv::test

@@ -152,14 +152,17 @@ EarlierStarts read_earlier_starts(const std::string& run_json) {
 MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config) {
   MeasuredAnew changed;
   const Config evals = config.section("evals");
+  const auto prefix_of = [&](const std::string& name) {
+    const std::string prefix = name + "/";
+    return evals.is_map(name) ? evals.section(name).get("prefix", prefix.c_str()) : prefix;
+  };
   for (const json& restart : config_changes) {
-    for (const json& each : restart.value("evaluators", json::array())) {
-      const auto name = each.get<std::string>();
-      const std::string prefix = name + "/";
-      const bool known = evals.is_map(name);
-      changed[known ? evals.section(name).get("prefix", prefix.c_str()) : prefix] =
-          restart.at("step").get<int64_t>();
-    }
+    for (const json& each : restart.value("evaluators", json::array()))
+      changed[prefix_of(each.get<std::string>())] = restart.at("step").get<int64_t>();
+  }
+  if (changed.empty()) return changed;
+  for (const std::string& name : evals.keys()) {
+    if (evals.is_map(name)) changed.emplace(prefix_of(name), -1);
   }
   return changed;
 }

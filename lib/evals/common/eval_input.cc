@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <source_location>
 #include <utility>
 
 #include "lib/evals/common/ranks.h"
@@ -19,6 +20,18 @@ namespace {
 
 constexpr uint64_t kProbeSeed = 0x9E0B;  // for the order in which probe() takes examples
 
+// Returns config[key], a number from `least` to 4096, or `fallback` if it is absent. Records a
+// problem for any other number.
+int loader_count(const Config& config, const char* key, int least, int fallback,
+                 std::source_location where = std::source_location::current()) {
+  const auto value = config.get<int64_t>(key, fallback, where);
+  if (value < least || value > 4096) {
+    config.problem(key, fmt::format("must be between {} and 4096, got {}", least, value));
+    return fallback;
+  }
+  return static_cast<int>(value);
+}
+
 }  // namespace
 
 EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
@@ -28,8 +41,8 @@ EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   options.keep_broken = options.error_budget > 0 || config.has("quarantine");
   options.section = "evals." + env.name;
   options.batch_size = config.get<int64_t>("batch_size", env.batch_size);
-  options.prefetch = static_cast<int>(config.get<int64_t>("prefetch", 1));
-  options.threads = static_cast<int>(config.get<int64_t>("threads", env.threads));
+  options.prefetch = loader_count(config, "prefetch", 0, 1);
+  options.threads = loader_count(config, "threads", 1, env.threads);
   options.threads_place = config.place("threads");
   options.seed = env.seed;
   options.pinned = env.pinned;
@@ -44,8 +57,6 @@ EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
                    fmt::format("Batch size ({}) must be divisible by device number ({})",
                                options.batch_size, options.ranks));
   }
-  if (options.prefetch < 0) config.problem("prefetch", "must not be negative");
-  if (options.threads < 1) config.problem("threads", "must be positive");
   for (const char* key : {"cache", "cache_final", "cache_raw"})
     config.superseded(key, "evaluators keep their threads and buffers between passes");
   config.superseded("warmup", "evaluators need no warm-up");
@@ -61,6 +72,7 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
     : classes_(env.classes),
       pp_(std::move(pp)),
       options_(options),
+      numbers_(env.labels_are_numbers && env.classes),
       name_(options.section + (part.empty() ? "" : "." + part)) {
   DataEnv own = env;
   own.source.keep_broken = options.keep_broken;
@@ -135,7 +147,7 @@ Batch EvalInput::probe(int64_t n) {
     for (const auto& [name, value] : example) columns[name].push_back(value);
     if (taken++ == 0) {
       check_more_examples(*data_, *pp_, options_.seed, example, options_.error_budget,
-                          options_.section);
+                          options_.section, {}, numbers_);
     }
   }
   Batch batch;

@@ -18,11 +18,11 @@ inline constexpr KeyText kEvalLoaderKeys[] = {
     {"batch_size", "int >= 1", "= batch_size_eval",
      "Batch size over all processes, a multiple of the number of processes. It affects speed and "
      "memory, not results. Evaluation needs less memory than training, so larger batches fit."},
-    {"prefetch", "int >= 0", "1",
+    {"prefetch", "int 0..4096", "1",
      "Number of batches to prefetch while the model computes, so that slow files do not stall the "
      "evaluation. Each takes the memory of one batch. With 0 a batch is prepared when it is "
      "needed."},
-    {"threads", "int >= 1", "= input.threads",
+    {"threads", "int 1..4096", "= input.threads",
      "Number of threads per process that read and preprocess examples.", "", "-"},
     skip_errors_key(
         "Number of unreadable examples, such as broken files, that one evaluation may skip, over "
@@ -113,6 +113,7 @@ class EvalInput {
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
   LoaderOptions options_;
+  bool numbers_;      // the labels are numbers to predict; classes of the data's own never are
   std::string name_;  // "evals.<name>" or "evals.<name>.<part>"
   std::unique_ptr<Loader> loader_;
 };
