@@ -43,7 +43,8 @@ const KeyTable regress_keys(
       "With `loss: huber`, the error above which the loss is linear instead of quadratic. With "
       "`normalize_targets` it is in standard deviations."}});
 
-constexpr int64_t kCompared = 8;  // examples that show whether input.pp leaves the labels alone
+// Examples of each data set that show whether its pp leaves the labels alone.
+constexpr int64_t kCompared = 8;
 
 [[noreturn]] void refuse_regress(const std::string& why) {
   throw Error::in("regress", Exit::usage, why);
@@ -110,12 +111,10 @@ class RunningSpread {
   double mean_ = 0, squares_ = 0, least_ = 0, most_ = 0;
 };
 
-// Whether input.pp leaves the labels unchanged, judging by a few examples. Labels can then be read
-// without decoding the images. If a later example differs, the scale is slightly off, which is
-// harmless: predictions are converted back with the same scale.
-bool labels_are_raw(const LabelledExamples& examples, const char* key) {
-  const int64_t step = std::max<int64_t>(examples.size / kCompared, 1);
-  for (int64_t i = 0; i < examples.size; i += step) {
+// Whether pp leaves the labels of the examples from `begin` to `end` unchanged, judging by a few.
+bool labels_are_raw(const LabelledExamples& examples, const char* key, int64_t begin, int64_t end) {
+  const int64_t step = std::max<int64_t>((end - begin) / kCompared, 1);
+  for (int64_t i = begin; i < end; i += step) {
     try {
       const Example raw = examples.raw(i), computed = examples.computed(i);
       const auto before = raw.find(key), after = computed.find(key);
@@ -124,6 +123,17 @@ bool labels_are_raw(const LabelledExamples& examples, const char* key) {
     } catch (const Error& error) {
       if (error.code() != Exit::data || examples.error_budget == 0) throw;
     }
+  }
+  return true;
+}
+
+// Whether no data set has a pp that changes the labels. Labels can then be read without decoding
+// the images. If an example differs that was not compared, the scale is slightly off, which is
+// harmless: predictions are converted back with the same scale.
+bool labels_are_raw(const LabelledExamples& examples, const char* key) {
+  for (size_t p = 0; p < examples.parts.size(); ++p) {
+    const int64_t end = p + 1 < examples.parts.size() ? examples.parts[p + 1] : examples.size;
+    if (!labels_are_raw(examples, key, examples.parts[p], end)) return false;
   }
   return true;
 }

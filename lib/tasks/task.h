@@ -50,6 +50,8 @@ struct TaskEnv {
 // throw what Dataset::read() and compute_example() throw.
 struct LabelledExamples {
   int64_t size = 0;
+  // The index of the first example of each data set of a mixture, in ascending order.
+  std::vector<int64_t> parts = {0};
   int threads = 1;  // how many may call the functions at the same time
   // As it is in the data set, possibly without features that are separate files, such as an image.
   std::function<Example(int64_t index)> raw;

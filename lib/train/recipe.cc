@@ -247,7 +247,8 @@ void Recipe::read_optimizer() {
   nan_limit = options.nan_limit;
   nan_rolls_back = options.rolls_back;
   rollback_examples = options.rollback_examples;
-  if (nan_rolls_back && !ckpt)
+  const bool saves = (ckpt && *ckpt) || (keep_ckpt && *keep_ckpt);
+  if (nan_rolls_back && !saves)
     config.problem("nan", "rollback needs checkpoints to return to; add ckpt_steps");
   if (!good || !model) return;
   const auto parameters = named_parameters(*model);

@@ -35,6 +35,12 @@ LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
                                    const LoaderOptions& loader) {
   LabelledExamples examples;
   examples.size = data.size();
+  examples.parts.clear();
+  int64_t next = 0;
+  for (const TrainingData::Part& part : data.parts()) {
+    examples.parts.push_back(next);
+    next += part.data->size();
+  }
   examples.error_budget = loader.error_budget;
   examples.threads = std::max(loader.threads, 1);
   examples.raw = [&data](int64_t index) {

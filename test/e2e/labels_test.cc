@@ -386,6 +386,21 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
                  "first, sum: its outputs mean other targets until it is trained "
                  "again, and it keeps their scale; model_load: {dont_load: "
                  "['buffers/targets/.*', 'head/.*']} starts with a new one"));
+  // The same with `resume` and a weights file.
+  const std::string file = squares.dir / "numbers.safetensors";
+  REQUIRE(run({"export", "--workdir", squares.dir / "numbers", "--format", "safetensors",
+               "--output", file})
+              .code == 0);
+  const Finished resumed = run({"--config", squares.config, "--workdir", squares.dir / "resumed",
+                                "--set", "total_epochs=null", "--set", "total_steps=0", "--set",
+                                "evals.outputs=null", "--set", "resume=" + file});
+  INFO(resumed.err);
+  CHECK(contains(resumed.err, "resume: the last layer of " + file +
+                                  " was trained for the targets sum, first, but those of this run "
+                                  "are first, sum: "));
+  CHECK(contains(resumed.err,
+                 "; model_init with model_load: {dont_load: "
+                 "['buffers/targets/.*', 'head/.*']} starts with a new one"));
 
   write_csv(squares, "train", /*soft=*/true);
   config(kSeveral, "[left, middle, right]");

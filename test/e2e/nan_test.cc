@@ -107,6 +107,9 @@ TEST_CASE("a run that may not return to a checkpoint, or has none, ends as diver
   const PoisonedRun none;
   CHECK(contains(none.train({"--set", "ckpt_steps=null"}).err,
                  "nan: rollback needs checkpoints to return to; add ckpt_steps\n"));
+  // Permanent checkpoints are enough.
+  const PoisonedRun kept;
+  CHECK(kept.train({"--set", "ckpt_steps=null", "--set", "keep_ckpt_steps=1"}).code == 0);
   const Finished unsaved =
       run({"--config", none.dir / "c.yaml", "--set", "input.data.fname=" + (none.dir / "d.npz")});
   CHECK(unsaved.code == 2);

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "lib/model/kernels/batch_norm.h"
+#include "lib/model/layers/batch_norm.h"
 
 namespace bv::test {
 namespace {
@@ -56,6 +57,22 @@ TEST_CASE("batch norm of any size") {
       CHECK(at::allclose(ours.dbias, torch.dbias, bound, bound));
     }
   }
+}
+
+TEST_CASE("batch norm of one value per channel keeps the running variance finite") {
+  Module owner;
+  const BatchNorm norm = BatchNorm::add(owner, "norm", 5);
+  norm.scale.detach().fill_(1);
+  norm.bias.detach().fill_(1);
+  const at::Tensor x = at::full({1, 5, 1, 1}, 3, at::kFloat).requires_grad_(true);
+  Pass train;
+  train.train = true;
+  const at::Tensor y = norm.relu(x, /*max_pool=*/false, train);
+  y.sum().backward();
+  CHECK(at::allclose(y, at::ones_like(y), 1e-3, 1e-3));
+  CHECK(x.grad().isfinite().all().item<bool>());
+  CHECK(at::allclose(norm.mean, at::full({5}, 0.3, at::kFloat)));
+  CHECK(at::allclose(norm.var, at::full({5}, 0.9, at::kFloat)));
 }
 
 }  // namespace bv::test

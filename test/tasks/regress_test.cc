@@ -119,6 +119,19 @@ TEST_CASE("a preprocessing that changes the labels changes the scale") {
   CHECK(target_scale(model)->mean.equal(at::tensor({36.F, 2100.F})));
 }
 
+TEST_CASE("a preprocessing that changes the labels of a small data set changes the scale") {
+  LinearModel model;
+  const auto task = make_regress();
+  task->add_buffers(model, 1);
+  LabelledExamples examples = examples_of(at::arange(100, at::kFloat).reshape({100, 1}));
+  examples.parts = {0, 99};
+  examples.computed = [raw = examples.raw](int64_t i) {
+    return Example{{"labels", raw(i).at("labels") * (i == 99 ? 11 : 1)}};
+  };
+  task->fit(model, examples, examples.computed(0));
+  CHECK(target_scale(model)->mean.item<float>() == Approx(49.5 + 9.9));
+}
+
 TEST_CASE("examples that cannot be read are left out within the budget") {
   LabelledExamples examples = examples_of(at::tensor({1.F, 9.F, 5.F, 7.F}).reshape({2, 2}));
   const auto read = examples.raw;

@@ -103,6 +103,11 @@ TEST_CASE("the label counts of a mixture follow from the shares of its data sets
   }
 }
 
+TEST_CASE("the examples of a mixture say where each data set begins") {
+  const TrainingData data = two_data_sets(1, 1);
+  CHECK(labelled_examples(data, 7, {}).parts == std::vector<int64_t>{0, 1000});
+}
+
 TEST_CASE("weights are not counted from another feature than the labels") {
   TaskEnv other = env();
   other.label_feature = "coarse_label";
@@ -170,6 +175,27 @@ TEST_CASE("a weighted step has torch's loss and gradient, whatever the number of
           CHECK((value - first->at(name)).abs().max().item<double>() < 1e-6);
       }
     }
+  }
+}
+
+TEST_CASE("a batch without labelled examples changes nothing, whatever the smoothing") {
+  for (const double smoothing : {0., 0.1}) {
+    INFO("smoothing " << smoothing);
+    TinyModel model;
+    const TinyModel fresh;
+    const auto task = make(kListed, env("softmax_xent", smoothing));
+    const Config config = parse_config("{optax_name: sgd, lr: 1}", "t.yaml");
+    const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = 20};
+    TrainStep step(model, *task, read_step(config, model, length), 3, Precision::float32);
+    Batch batch = tiny_batch(1);
+    batch.at("labels").zero_();
+    step.run(1, batch, true);
+    CHECK(step.non_finite().empty());
+    for (const auto& [name, value] : step.measurements(1))
+      if (name == "training_loss") CHECK(value == 0);
+    const NamedTensors state = step.state();
+    for (const auto& [name, value] : named_parameters(fresh))
+      CHECK(state.at("params/" + name).equal(value.detach()));
   }
 }
 

@@ -46,11 +46,13 @@ at::Tensor BatchNorm::relu(const at::Tensor& x, bool max_pool, const Pass& pass)
     if (pass.train) statistics = training_statistics(x, pass);
     return batch_norm_relu(x, scale, bias, statistics, kEps, max_pool);
   }
-  const bool over_ranks = pass.train && pass.group->size() > 1;
+  // With one value per channel, LibTorch would divide by 0 for the running variance.
+  const bool one_value = x.numel() == x.size(1);
+  const bool ours = pass.train && (pass.group->size() > 1 || one_value);
   const at::Tensor y =
-      over_ranks ? batch_norm_over_ranks(x, scale, bias, training_statistics(x, pass), kEps)
-                 : at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum, kEps,
-                                  /*cudnn_enabled=*/true);
+      ours ? batch_norm_over_ranks(x, scale, bias, training_statistics(x, pass), kEps)
+           : at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum, kEps,
+                            /*cudnn_enabled=*/true);
   return max_pool ? at::max_pool2d(at::relu(y), 2) : at::relu(y);
 }
 

@@ -32,7 +32,8 @@ const KeyTable step_keys(
       "with the next step; the weights, their averages and the optimizer's moments stay unchanged. "
       "The skipped step counts for the schedule and for Adam's bias correction. `rollback` returns "
       "to the last checkpoint and continues with other training examples. It needs checkpoints at "
-      "intervals (`ckpt_steps`). On a GPU, `skip` and `rollback` wait for each step to finish.",
+      "intervals (`ckpt_steps` or `keep_ckpt_steps`). On a GPU, `skip` and `rollback` wait for "
+      "each step to finish.",
       "", "-"},
      {"nan_limit", "int >= 0", "10",
       "Maximum number of skipped steps (`nan: skip`) or of returns to a checkpoint (`nan: "

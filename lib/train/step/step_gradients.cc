@@ -1,8 +1,10 @@
 // The gradients of a batch: forward and backward passes over grad_accum_steps equal micro-batches,
 // one after the other. The ranks sum complete gradients while backward computes the others.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "lib/config/key_table.h"
 #include "lib/report/trace.h"
@@ -38,15 +40,15 @@ Batch micro_batch_of(const Batch& batch, int64_t index, int64_t count) {
 }
 
 // Returns the mean example weight of the whole batch, () float64 on their device. It is undefined
-// if the task does not weight examples. If every weight is 0, the loss is also 0, and a tiny mean
-// keeps it 0.
+// if the task does not weight examples. It is infinite if every weight is 0: then the loss and the
+// gradients are 0, even with label_smoothing.
 at::Tensor mean_weight(const Task& task, const Batch& batch, int64_t own_examples, Group& group) {
   const at::Tensor own = task.weight(batch);
   if (!own.defined()) return own;
   const at::Tensor sum = own.to(at::kDouble);
   group.all_reduce_sum(sum, "weights of examples").wait();
-  constexpr double kLeast = 1e-30;
-  return sum.div_(static_cast<double>(own_examples * group.size())).clamp_min_(kLeast);
+  sum.div_(static_cast<double>(own_examples * group.size()));
+  return sum.masked_fill_(sum <= 0, std::numeric_limits<double>::infinity());
 }
 
 }  // namespace

@@ -205,7 +205,8 @@ class Trainer {
   nlohmann::json choose_rollback(int64_t step) const;
   const Batch& next_batch(int64_t step);
   void warn_of_other_length() const;
-  void warn_of_other_classes(const std::vector<WeightCopy>& weights) const;
+  void warn_of_other_classes(const std::string& key, const std::string& file,
+                             const std::vector<WeightCopy>& weights) const;
   void list_skipped(int64_t step, const std::vector<FailedExample>& failed);
   void measure_skipped();
   void measure_epochs_of_parts(int64_t step);

@@ -73,6 +73,7 @@ void Trainer::load_start() {
   } else if (!from.resume.empty()) {
     std::vector<WeightCopy> weights = plan_weights(from.resume, *recipe_.model, {});
     require_finite(weights, from.resume);
+    warn_of_other_classes("resume", from.resume, weights);
     copy_weights(std::move(weights));
     log::warn(
         "resume: {} holds parameters only; the optimizer's state, the step and the clock start "
@@ -83,7 +84,7 @@ void Trainer::load_start() {
     std::vector<WeightCopy> weights = plan_weights(
         from.model_init, *recipe_.model, from.dont_load.patterns, from.dont_load.place.text());
     require_finite(weights, from.model_init);
-    warn_of_other_classes(weights);
+    warn_of_other_classes("model_init", from.model_init, weights);
     copy_weights(std::move(weights));
     start_ = "model_init";
   } else {
@@ -93,13 +94,14 @@ void Trainer::load_start() {
 
 // A last layer that was trained with other classes predicts those classes, and one of a regression
 // the targets that it was trained with.
-void Trainer::warn_of_other_classes(const std::vector<WeightCopy>& weights) const {
+void Trainer::warn_of_other_classes(const std::string& key, const std::string& file,
+                                    const std::vector<WeightCopy>& weights) const {
   const bool head = std::any_of(weights.begin(), weights.end(), [](const WeightCopy& copy) {
     return copy.name.starts_with("head/");
   });
   const std::vector<std::string>& ours = recipe_.data->class_names();
   if (!head || ours.empty()) return;
-  const std::vector<std::string> theirs = class_names_of(recipe_.start.model_init);
+  const std::vector<std::string> theirs = class_names_of(file);
   if (theirs.empty() || theirs == ours) return;
   const bool targets = recipe_.config.is_text("task", "regress");
   // Training does not change the scale of the targets.
@@ -107,12 +109,12 @@ void Trainer::warn_of_other_classes(const std::vector<WeightCopy>& weights) cons
     return copy.name == fmt::format("buffers/{}", kTargetMean);
   });
   log::warn(
-      "model_init: the last layer of {} was trained for the {} {}, but those of this run are {}: "
-      "its outputs mean other {} until it is trained again{}; model_load: {{dont_load: "
+      "{}: the last layer of {} was trained for the {} {}, but those of this run are {}: "
+      "its outputs mean other {} until it is trained again{}; {}model_load: {{dont_load: "
       "[{}'head/.*']}} starts with a new one",
-      recipe_.start.model_init, targets ? "targets" : "classes", short_list(theirs),
-      short_list(ours), targets ? "targets" : "classes", scale ? ", and it keeps their scale" : "",
-      scale ? "'buffers/targets/.*', " : "");
+      key, file, targets ? "targets" : "classes", short_list(theirs), short_list(ours),
+      targets ? "targets" : "classes", scale ? ", and it keeps their scale" : "",
+      key == "resume" ? "model_init with " : "", scale ? "'buffers/targets/.*', " : "");
 }
 
 // Copies weights from a file into the model. Weights of sharded parameters are kept until rank 0
