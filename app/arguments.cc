@@ -314,7 +314,7 @@ void read_values(Options& options, const Commands& commands,
   }
   for (const std::string& text : options.sets)
     out.overrides.push_back(split_override(text, "--set"));
-  // In the order of the command line: of two values of a key, the last one counts.
+  // Overrides keep the order of the command line, because the last value of a key counts.
   for (const auto& [index, given] : config_flags) {
     const size_t at = std::min(index, out.overrides.size());
     out.overrides.insert(out.overrides.begin() + static_cast<long>(at), given);

@@ -206,8 +206,8 @@ void Checkpointer::Impl::start() {
 }
 
 // Deletes the checkpoints that are neither marked to be kept nor among the newest that are whole. A
-// checkpoint from which no run can continue must not displace another one, so checkpoints that this
-// object has not written are checked once.
+// run can continue only from a whole one, so no other one may take its place. Checkpoints that this
+// object has not written are therefore checked once.
 void Checkpointer::Impl::prune() {
   const std::vector<int64_t> steps = ckpt.steps();
   int newest = 0;

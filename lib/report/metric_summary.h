@@ -17,8 +17,8 @@ namespace bv {
 // the evaluator; -1 if none did. Values up to that step cannot be compared with later ones.
 using MeasuredAnew = std::map<std::string, int64_t>;
 
-// Returns that step for a metric; -1 if no restart changed what it measures. Of several prefixes
-// with which its name begins, the longest counts.
+// Returns that step for a metric; -1 if no restart changed what it measures. If its name begins
+// with several prefixes, the longest one counts.
 int64_t last_step_before_change(const MeasuredAnew& changed, std::string_view metric);
 
 class MetricSummary {

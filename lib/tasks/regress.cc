@@ -128,8 +128,8 @@ bool labels_are_raw(const LabelledExamples& examples, const char* key, int64_t b
 }
 
 // Whether no data set has a pp that changes the labels. Labels can then be read without decoding
-// the images. If an example differs that was not compared, the scale is slightly off, which is
-// harmless: predictions are converted back with the same scale.
+// the images. An example that was not compared may still differ. The scale is then slightly off,
+// which is harmless: predictions are converted back with the same scale.
 bool labels_are_raw(const LabelledExamples& examples, const char* key) {
   for (size_t p = 0; p < examples.parts.size(); ++p) {
     const int64_t end = p + 1 < examples.parts.size() ? examples.parts[p + 1] : examples.size;

@@ -28,17 +28,6 @@ bool handles(int pid, int signal) {
   return false;
 }
 
-// Returns the process of a rank, -1 if there is none.
-int process_of(const Worker& launcher, int rank) {
-  const std::string wanted = fmt::format("BVTRAIN_GROUP_RANK={}", rank);
-  for (const int pid : children_of(launcher.pid())) {
-    std::ifstream environment(fmt::format("/proc/{}/environ", pid));
-    for (std::string entry; std::getline(environment, entry, '\0');)
-      if (entry == wanted) return pid;
-  }
-  return -1;
-}
-
 TEST_CASE("the launcher's ranks sum, and it returns 0") {
   const Finished ended = launched({{"DIST_RANKS", "3"}, {"DIST_CHILD", "sums"}}).wait();
   INFO(ended.err);
@@ -225,123 +214,6 @@ TEST_CASE("a signal to the launcher or to any rank ends all of them in the same 
   }
 }
 
-TEST_CASE("--max-restarts starts the group again after a failure, with fewer ranks if elastic") {
-  Worker first =
-      launched({{"DIST_RANKS", "2"}, {"DIST_FAULT", "kill:1:3"}, {"DIST_RESTARTS", "1"}});
-  Worker second = launched({{"DIST_RANKS", "3"},
-                            {"DIST_FAULT", "kill:1:3"},
-                            {"DIST_RESTARTS", "3"},
-                            {"DIST_ELASTIC", "1:4"},
-                            {"DIST_BATCH", "9"}});
-  const Finished again = first.wait(), fewer = second.wait();
-  INFO(again.err << fewer.err);
-  CHECK(again.code == 0);
-  CHECK_THAT(again.err, Catch::Contains("the ranks ended with code 137; starting again, 1 of 1, "
-                                        "with 2 ranks here"));
-  CHECK(fewer.code == 0);
-  CHECK_THAT(fewer.err, Catch::Contains("starting again, 1 of 3, with 1 rank here"));
-}
-
-TEST_CASE("an ignored SIGHUP, as under nohup, does not keep the group from starting again") {
-  Worker launcher = launched({{"DIST_RANKS", "2"},
-                              {"DIST_STEPS", "1000000 20"},
-                              {"DIST_RESTARTS", "1"},
-                              {"DIST_NOHUP", "1"}});
-  CHECK(launcher.first_line() == "stepping");
-  const int failing = process_of(launcher, 1);
-  REQUIRE(failing > 0);
-  launcher.kill(SIGHUP);
-  ::kill(failing, SIGKILL);
-  const Finished ended = launcher.wait();
-  INFO(ended.err);
-  CHECK(ended.code == 0);
-  CHECK(count(ended.err, "ended with code 137; starting again, 1 of 1, with 2 ranks here\n") == 1);
-}
-
-TEST_CASE("the group does not start again after a step if the run's files are gone") {
-  const auto start = [](const char* fault) {
-    return launched({{"DIST_RANKS", "2"},
-                     {"DIST_STEPS", "100"},
-                     {"DIST_FAULT", fault},
-                     {"DIST_RESTARTS", "1"},
-                     {"DIST_WORKDIR_PROBLEM", "out/x: the workdir is gone"}});
-  };
-  Worker late = start("kill:1:50"), early = start("kill:1:0");
-  const Finished lost = late.wait(), again = early.wait();
-  INFO(lost.err << again.err);
-  CHECK(lost.code == 137);
-  CHECK(count(lost.err, "warning: not starting again: out/x: the workdir is gone\n") == 1);
-  CHECK(count(lost.err, "starting again, 1 of 1") == 0);
-  CHECK(again.code == 0);  // nothing was lost before the first step
-  CHECK(count(again.err, "starting again, 1 of 1") == 1);
-
-  Variables variables = {{"DIST_RANKS", "1"},
-                         {"DIST_STEPS", "100"},
-                         {"DIST_FAULT", "kill:1:50"},
-                         {"DIST_RESTARTS", "1"},
-                         {"DIST_WORKDIR_PROBLEM", "out/x: the workdir is gone"}};
-  const Hosts nodes(variables);
-  Worker second = nodes.start("1"), first = nodes.start("0");
-  const Finished one = first.wait(), two = second.wait();
-  INFO(one.err << two.err);
-  CHECK(one.code == 7);
-  CHECK(two.code == 137);
-  CHECK(count(one.err, "not starting again: out/x: the workdir is gone\n") == 1);
-  CHECK(count(one.err + two.err, "starting again, 1 of 1") == 0);
-}
-
-TEST_CASE("an elastic restart leaves out the slot that failed, not one whose rank ended slowly") {
-  Worker launcher = launched({{"DIST_RANKS", "3"},
-                              {"DIST_STEPS", "1000000 20"},
-                              {"DIST_RESTARTS", "1"},
-                              {"DIST_ELASTIC", "1:3"},
-                              {"DIST_GRACE", "1"},
-                              {"DIST_GPUS", "8"},
-                              {"DIST_TELL", "1"}});
-  CHECK(launcher.first_line() == "stepping");
-  const int failing = process_of(launcher, 1), slow = process_of(launcher, 2);
-  REQUIRE(failing > 0);
-  REQUIRE(slow > 0);
-  ::kill(slow, SIGSTOP);  // the launcher kills it when the grace period is over
-  ::kill(failing, SIGKILL);
-  const Finished ended = launcher.wait();
-  INFO(ended.err);
-  CHECK(ended.code == 0);
-  CHECK(count(ended.err, "ended with code 137; starting again, 1 of 1, with 2 ranks here\n") == 1);
-  CHECK(count(ended.out,
-              "rank 0 of 2, node 0 of 1, 8 GPUs; rank 1 of 2, node 0 of 1, slot 2, 8 GPUs; \n") ==
-        1);
-}
-
-TEST_CASE("an elastic restart leaves out the rank that differs, although the others end first") {
-  const Variables common = {
-      {"DIST_RESTARTS", "1"}, {"DIST_GRACE", "15"}, {"DIST_TELL", "1"}, {"BVTRAIN_SILENCE", "15"}};
-  const auto start = [&](Variables more) {
-    more.insert(common.begin(), common.end());
-    return launched(more);
-  };
-  Worker three =
-      start({{"DIST_RANKS", "3"}, {"DIST_FAULT", "differs:1:3"}, {"DIST_ELASTIC", "1:3"}});
-  Worker pair =
-      start({{"DIST_RANKS", "2"}, {"DIST_FAULT", "differs:-1:3"}, {"DIST_ELASTIC", "1:2"}});
-  const Finished odd = three.wait(), unknown = pair.wait();
-  INFO(odd.err << unknown.err);
-  CHECK(odd.code == 0);
-  CHECK(count(odd.err, "ended with code 1; starting again, 1 of 1, with 2 ranks here\n") == 1);
-  CHECK(count(odd.out, "rank 0 of 2, node 0 of 1; rank 1 of 2, node 0 of 1, slot 2; \n") == 1);
-  // Nobody knows which of two ranks is at fault, so none of them goes on alone.
-  CHECK(unknown.code == 0);
-  CHECK(count(unknown.err, "ended with code 7; starting again, 1 of 1, with 2 ranks here\n") == 1);
-}
-
-TEST_CASE("slots that have failed least often are used first") {
-  CHECK(choose_slots({0, 0, 0}, 3) == std::vector<int>{0, 1, 2});
-  CHECK(choose_slots({0, 1, 0, 0}, 3) == std::vector<int>{0, 2, 3});
-  CHECK(choose_slots({1, 0, 0, 1}, 1) == std::vector<int>{1});
-  CHECK(choose_slots({1, 2, 1, 3}, 2) == std::vector<int>{0, 2});  // all have failed
-  CHECK(choose_slots({1, 1}, 2) == std::vector<int>{0, 1});        // a restart of all ranks
-}
-
 TEST_CASE("two launchers of two hosts make one group, and start it again together") {
   const Hosts nodes({{"DIST_RANKS", "2"}, {"DIST_FAULT", "kill:3:3"}, {"DIST_RESTARTS", "1"}});
   Worker second = nodes.start("1"), first = nodes.start("0");
@@ -359,25 +231,6 @@ TEST_CASE("the code of a rank that crashes counts, not that of one that stops as
     INFO(ended.err);
     CHECK(ended.code == 6);
   }
-}
-
-TEST_CASE("a signal before the ranks start again does not hide that one was killed") {
-  const Hosts nodes({{"DIST_RANKS", "1"},
-                     {"DIST_STEPS", "1000000"},
-                     {"DIST_RESTARTS", "1"},
-                     {"DIST_GRACE", "5"}});
-  Worker first = nodes.start("0"), second = nodes.start("1");
-  CHECK(first.first_line() == "stepping");
-  const std::set<int> stopped = children_of(first.pid()), killed = children_of(second.pid());
-  REQUIRE(stopped.size() == 1);
-  REQUIRE(killed.size() == 1);
-  ::kill(*stopped.begin(), SIGSTOP);  // node 0 waits for it until the grace period is over
-  ::kill(*killed.begin(), SIGKILL);
-  std::this_thread::sleep_for(std::chrono::seconds(2));  // node 1 now waits for node 0
-  second.kill(SIGUSR1);
-  const Finished two = second.wait();
-  INFO(two.err);
-  CHECK(two.code == 137);
 }
 
 TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped") {

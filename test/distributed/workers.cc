@@ -1,5 +1,9 @@
 #include "test/distributed/workers.h"
 
+#include <fmt/format.h>
+
+#include <fstream>
+
 namespace bv::test {
 
 Worker::Worker(const std::string& role, const Variables& variables)
@@ -20,6 +24,16 @@ Worker launched(Variables more) {
                                              {"OMP_NUM_THREADS", "1"}})
     more.emplace(name, value);
   return Worker("launcher", more);
+}
+
+int process_of(const Worker& launcher, int rank) {
+  const std::string wanted = fmt::format("BVTRAIN_GROUP_RANK={}", rank);
+  for (const int pid : children_of(launcher.pid())) {
+    std::ifstream environment(fmt::format("/proc/{}/environ", pid));
+    for (std::string entry; std::getline(environment, entry, '\0');)
+      if (entry == wanted) return pid;
+  }
+  return -1;
 }
 
 Hosts::Hosts(Variables more, int count) : all(std::move(more)) {

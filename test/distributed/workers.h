@@ -30,6 +30,8 @@ class Worker : public Process {
 
 // Starts bvtrain's launcher with short heartbeats.
 Worker launched(Variables more);
+// Returns the process of a rank of this launcher, -1 if there is none.
+int process_of(const Worker& launcher, int rank);
 
 // Several launchers of one run, as on several hosts, that meet at a free port.
 struct Hosts {

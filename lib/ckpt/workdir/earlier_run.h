@@ -38,8 +38,8 @@ struct EarlierStarts {
 // Reads run.json. If it is damaged, logs a warning, moves it aside and returns the same as without
 // the file. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
-// Returns the steps of the last restarts that changed or added evaluators; empty if there is no
-// such restart. `config_changes` is that member of run.json, and `config` gives the prefixes.
+// Returns the last restart that changed or added each evaluator; empty if no restart did.
+// `config_changes` is that member of run.json, and `config` gives the evaluators' prefixes.
 MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config);
 // Returns run.json, and changes nothing; an empty object if it is missing or damaged.
 nlohmann::json peek_run_json(const std::string& run_json);

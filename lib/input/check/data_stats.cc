@@ -26,9 +26,9 @@ class LabelCounter {
     }
   }
 
-  // Returns the classes with these names, or without names those with the numbers from 0 to
-  // `least` - 1, and all that were seen. Empty if no labels were seen, or if they are not class
-  // numbers.
+  // Returns the classes with these names and all classes that were seen. If there are no names, the
+  // numbers from 0 to `least` - 1 are classes too. Empty if no labels were seen, or if they are not
+  // class numbers.
   std::vector<CountedClass> classes(const std::vector<std::string>& names, int64_t least) const {
     const auto most = static_cast<int64_t>(limits::kClasses);
     std::vector<CountedClass> all;

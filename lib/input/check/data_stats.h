@@ -52,10 +52,10 @@ struct DataStats {
   nlohmann::ordered_json json() const;
 };
 
-// Reads every example once with several threads. Shows the progress. `num_classes`: the minimum
-// number of classes if the data does not name them, 0 if not known. Throws Error if something fails
-// that is not the fault of an example, and Stopped if a signal asks the process to stop. The
-// numbers do not depend on `threads`.
+// Reads every example once with several threads. Shows the progress. `num_classes` is the
+// least number of classes if the data does not name them; 0: not known. An example that cannot be
+// read is counted. Throws Error for any other failure, and Stopped if a signal asks the process to
+// stop. The numbers do not depend on `threads`.
 DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classes);
 
 }  // namespace bv

@@ -38,7 +38,7 @@ bool is_core_hours(std::string_view name) {
 // All names except data_wait, mfu, memory_gb/sec, steps_per_sec, input/epoch/<data set> and the
 // counts of skipped examples and steps are big_vision's (train.py and `Chrono` in utils.py).
 bool is_trainers_own(std::string_view name) {
-  // input/errors and <prefix>errors, but not recall@errors, which is about a class
+  // input/errors and <prefix>errors. recall@errors is the recall of a class of that name.
   const bool of_class = name.find('@', name.rfind('/') + 1) != std::string_view::npos;
   if (name.ends_with("errors") && !of_class) return true;
   for (const std::string_view own :
