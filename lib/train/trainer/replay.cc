@@ -51,6 +51,12 @@ class Rerun {
     const int64_t batch = recipe_.length.batch_size;
     const int64_t position =
         from.meta.value("position", step_ * batch) + examples_left_out(rollbacks, from);
+    if (ranks_ > 1 && mixup_.by_rank && mixup_.p > 0) {
+      log::warn(
+          "mixup.scope: shard: the run paired examples within each of its {} processes, but a "
+          "replay pairs them over the whole batch, so it may find another step",
+          ranks_);
+    }
     LoaderOptions options = recipe_.loader;
     options.shift = shift_ = position - step_ * batch;
     loader_ = std::make_unique<Loader>(recipe_.data, options);
