@@ -96,6 +96,12 @@ void prepare_batch(const MixupConfig& config, const std::optional<Normalization>
     return;
   }
   const trace::Span span("mixup");
+  if (config.by_rank && config.ranks_here > 1) {
+    if (as_bytes) image->second = device_images(image->second, *normalization);
+    for (const char* key : {"image", "labels"})
+      for (const at::Tensor& part : batch.at(key).chunk(config.ranks_here)) mix(part, shares, key);
+    return;
+  }
   Group& scope = config.by_rank ? Group::single() : group;
   if (as_bytes && !image->second.is_cpu()) {
     const at::Tensor& bytes = image->second;
@@ -117,7 +123,7 @@ at::Tensor mixup_shares(double a) {
   return at::tensor({static_cast<float>(a), static_cast<float>(1 - a)});
 }
 
-void mix(at::Tensor& examples, const at::Tensor& shares, const char* key, Group& group) {
+void mix(const at::Tensor& examples, const at::Tensor& shares, const char* key, Group& group) {
   if (examples.scalar_type() != at::kFloat) {
     throw Error::in(
         "train", Exit::usage,

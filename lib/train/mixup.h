@@ -18,6 +18,9 @@ struct MixupConfig {
   double p = 0;  // the coefficient is drawn from Beta(p, p); 0: no mixup
   // Examples are paired within a rank, as in big_vision, not over the whole batch.
   bool by_rank = false;
+  // With by_rank: the ranks whose examples this process holds, in equal parts. More than one in a
+  // replay, which repeats the steps of all ranks in one process.
+  int ranks_here = 1;
 };
 // Reads the key `mixup` of a run's config. Records problems with the config, and a warning if pairs
 // are made across `ranks` ranks.
@@ -39,7 +42,7 @@ at::Tensor mixup_shares(double a);
 // the whole batch, of which each rank of `group` holds an equal part in `examples`: float32,
 // contiguous, (n, ...). `shares`: (2) float32 on the same device. Throws Error(Exit::usage) naming
 // `key` for another dtype.
-void mix(at::Tensor& examples, const at::Tensor& shares, const char* key,
+void mix(const at::Tensor& examples, const at::Tensor& shares, const char* key,
          Group& group = Group::single());
 
 }  // namespace bv

@@ -56,6 +56,26 @@ TEST_CASE("20 steps equal 10, a save, a load into fresh objects, and 10") {
   }
 }
 
+TEST_CASE("a replay pairs examples for mixup within the ranks of its run") {
+  const std::string keys = "{optax_name: sgd, lr: 0.5, mixup: {p: 0.7, scope: shard}}";
+  const auto weights_after = [&](int ranks) {
+    TinyRun replay(keys);
+    replay.step->repeat_ranks(ranks);
+    replay.run(1, 1);
+    return replay.step->state();
+  };
+  TinyRun by_hand("{optax_name: sgd, lr: 0.5}");
+  Batch batch = tiny_batch(1);
+  const at::Tensor shares = mixup_shares(mixup_coefficient(3, 1, 0.7));  // 3: the step's seed
+  REQUIRE(shares[1].item<float>() > 0.01f);
+  for (const char* key : {"image", "labels"})
+    for (const at::Tensor& half : batch.at(key).chunk(2)) mix(half, shares, key);
+  by_hand.step->run(1, batch, true);
+  check_equal(weights_after(2), by_hand.step->state());
+  CHECK_FALSE(
+      weights_after(1).at("params/body/kernel").equal(weights_after(2).at("params/body/kernel")));
+}
+
 TEST_CASE("the state's names: no optimizer state for frozen parameters") {
   TinyRun run(kMomentum);
   std::vector<std::string> names;

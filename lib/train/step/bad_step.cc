@@ -40,16 +40,12 @@ Example rows_of(const Example& batch, int64_t begin, int64_t count) {
 }
 
 // Returns a copy of the batch, mixed as the step mixes it.
-Example mixed(const Example& batch, const MixupConfig& mixup, uint64_t seed, int64_t step,
-              int ranks) {
+Example mixed(const Example& batch, MixupConfig mixup, uint64_t seed, int64_t step, int ranks) {
   Example copy;
   for (const auto& [name, values] : batch) copy[name] = values.clone();
   const at::Tensor shares = mixup_shares(mixup_coefficient(seed, step, mixup.p));
-  const int64_t n = copy.at("image").size(0), parts = mixup.by_rank ? ranks : 1;
-  for (int64_t i = 0; i < parts; ++i) {
-    Example own = rows_of(copy, i * (n / parts), n / parts);
-    prepare_batch(mixup, std::nullopt, shares, own, Group::single());
-  }
+  mixup.ranks_here = ranks;
+  prepare_batch(mixup, std::nullopt, shares, copy, Group::single());
   return copy;
 }
 

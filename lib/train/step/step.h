@@ -61,6 +61,9 @@ class TrainStep {
   // otherwise for the first one. Without nan_limit, a GPU does not detect them in time and never
   // calls it.
   void on_bad_step(BadStepHook hook) { on_bad_step_ = std::move(hook); }
+  // For a replay, in which this process holds the examples of all ranks of a run: pairs examples
+  // for mixup as those `ranks` ranks did.
+  void repeat_ranks(int ranks) { config_.mixup.ranks_here = ranks; }
   // Runs step `step`, which must be count() + 1. `batch` holds this rank's examples on the CPU. Its
   // memory may be overwritten, and is free again when this returns. Returns the sum of all ranks'
   // `word`. With `measure`, measurements() holds this step's values afterwards.

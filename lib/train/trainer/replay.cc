@@ -41,7 +41,7 @@ class Rerun {
         const std::vector<Override>& overrides)
       : config_(config_of(from, overrides)),
         recipe_(config_, from.meta.value("synthetic", false), /*meta=*/false, Group::single(),
-                c10::kCPU, 0, classes_of(from)),
+                c10::kCPU, from.meta.value("ranks", 1), classes_of(from)),
         step_(from.step),
         meta_(from.meta),
         mixup_(read_mixup(config_)),
@@ -51,10 +51,12 @@ class Rerun {
     const int64_t batch = recipe_.length.batch_size;
     const int64_t position =
         from.meta.value("position", step_ * batch) + examples_left_out(rollbacks, from);
-    if (ranks_ > 1 && mixup_.by_rank && mixup_.p > 0) {
+    recipe_.step->repeat_ranks(ranks_);
+    if (ranks_ > 1 && recipe_.model->has_batch_statistics() && recipe_.grad_accum_steps > 1) {
       log::warn(
-          "mixup.scope: shard: the run paired examples within each of its {} processes, but a "
-          "replay pairs them over the whole batch, so it may find another step",
+          "grad_accum_steps: each micro-batch of the run held examples of all {} processes, but a "
+          "replay takes other examples together, so batch norm has other statistics, and the "
+          "replay may find another step",
           ranks_);
     }
     LoaderOptions options = recipe_.loader;
