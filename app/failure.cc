@@ -45,14 +45,14 @@ Failure failure_at_hand() {
   }
 }
 
-int fail(const Failure& failure) {
+Exit fail(const Failure& failure) {
   log::clear_progress();
   log::write_detail(failure.line);  // standard error may drop it
   log::flush();
   std::fflush(stdout);  // they may be the same file: what was printed before comes first
   console::write(failure.line + "\n");
   abort_group(failure.code, failure.line);  // does not return in a group
-  return static_cast<int>(failure.code);
+  return failure.code;
 }
 
 }  // namespace bv

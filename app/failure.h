@@ -16,6 +16,6 @@ struct Failure {
 Failure failure_at_hand();
 // Prints the line and returns the exit code. In a group it does not return: it tells the other
 // ranks why this one ends, and ends the process.
-int fail(const Failure& failure);
+Exit fail(const Failure& failure);
 
 }  // namespace bv

@@ -96,6 +96,6 @@ int main(int argc, char** argv) {
   } catch (const Stopped& stopped) {
     end(stopped.code);
   } catch (...) {
-    return fail(failure_at_hand());
+    end(fail(failure_at_hand()));
   }
 }

@@ -15,6 +15,10 @@ add_library(bv_test_support OBJECT ${support_sources})
 target_include_directories(bv_test_support PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(bv_test_support PRIVATE BV_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_link_libraries(bv_test_support PUBLIC bv::fmt_first)
+# Preloaded into the bvtrain of most tests of the whole binary (test/support/prestarted.h).
+add_library(bv_prestart SHARED ${CMAKE_SOURCE_DIR}/test/prestart/prestart.cc)
+target_link_libraries(bv_prestart PRIVATE ${CMAKE_DL_LIBS})
+target_compile_definitions(bv_test_support PRIVATE BV_PRESTART_LIBRARY="$<TARGET_FILE:bv_prestart>")
 target_compile_options(bv_test_support PRIVATE ${BV_TEST_OPTIMISATION})
 # They define NDEBUG, but the precompiled header is compiled without it.
 set_source_files_properties(${BV_WATCHERS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
@@ -111,7 +115,7 @@ set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 1
 # Tests of the whole binary mostly wait for processes that start, so two run at a time. `ctest -j2`
 # keeps both cores busy to the end, because there are more parts than cores.
 bv_test_program(e2e bench)
-add_dependencies(test_e2e bvtrain bv_emulated_links)
+add_dependencies(test_e2e bvtrain bv_prestart bv_emulated_links)
 file(GLOB e2e_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/test/e2e
      ${CMAKE_SOURCE_DIR}/test/e2e/*_test.cc)
 set(parts 8)

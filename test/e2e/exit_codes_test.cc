@@ -55,7 +55,8 @@ TEST_CASE("what is wrong with the command line") {
   CHECK(bad.line(good, {"--config.lrr=3"}) ==
         "--config.lrr=3: error: unknown key 'lrr' (did you mean 'lr'?)\n");
   CHECK(bad.line(good, {"--devices", "gpu"}) ==
-        "--devices gpu: error: expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all\n");
+        "--devices gpu: error: expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all; did you mean "
+        "cuda?\n");
   CHECK(bad.line(good, {"--workdr", "x"}) ==
         "bvtrain: error: unknown option '--workdr' (did you mean '--workdir'?); see --help\n");
   CHECK(run({"--config", "nope.yaml"}).err == "nope.yaml: error: no such file\n");
@@ -166,8 +167,9 @@ TEST_CASE("a write past ulimit -f ends the run with exit 5 and commits nothing")
   limit.rlim_cur = 1 << 20;  // a checkpoint of digits_cnn is larger
   setrlimit(RLIMIT_FSIZE, &limit);
   const Finished finished =
-      run({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w"},
-          {{"BVTRAIN_RETRY_AFTER", "0"}});
+      Child({"--config", source_file("configs/digits_cnn.yaml"), "--workdir", dir / "w"},
+            {{"BVTRAIN_RETRY_AFTER", "0"}})
+          .wait();
   setrlimit(RLIMIT_FSIZE, &before);
   CHECK(finished.code == 5);
   CHECK(finished.err.find("File too large") != std::string::npos);

@@ -183,8 +183,9 @@ TEST_CASE("result.json of a run that diverged, and of one whose disk is full") {
   limit.rlim_cur = 1 << 20;
   setrlimit(RLIMIT_FSIZE, &limit);
   const Finished full =
-      run({"--config", f.dir / "c.yaml", "--workdir", other, "--set", "model.dense=2048"},
-          {{"BVTRAIN_RETRY_AFTER", "0"}});
+      Child({"--config", f.dir / "c.yaml", "--workdir", other, "--set", "model.dense=2048"},
+            {{"BVTRAIN_RETRY_AFTER", "0"}})
+          .wait();
   setrlimit(RLIMIT_FSIZE, &before);
   INFO(full.err);
   CHECK(full.code == 5);

@@ -30,8 +30,13 @@ evals:
 // Returns the peak resident memory of the process in MiB; -1 if the process is gone or is rank 0.
 double most_of(int pid) {
   const std::string process = "/proc/" + std::to_string(pid);
-  std::ifstream variables(process + "/environ"), status(process + "/status");
-  const std::string environment((std::istreambuf_iterator<char>(variables)), {});
+  std::ifstream status(process + "/status");
+  std::string environment;
+  try {
+    environment = read_file(process + "/environ");
+  } catch (const Error&) {
+    return -1;  // it has just ended
+  }
   if (environment.find(std::string("\0BVTRAIN_GROUP_RANK=0\0", 22)) != std::string::npos) return -1;
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;

@@ -40,7 +40,7 @@ TEST_CASE("two runs at once take about twice as long as one") {
   }
   REQUIRE(::sched_setaffinity(0, sizeof(two), &two) == 0);
 
-  const double alone = seconds([&] { CHECK(run(arguments(folder / "alone")).code == 0); });
+  const double alone = seconds([&] { CHECK(Child(arguments(folder / "alone")).wait().code == 0); });
   const double pair = seconds([&] {
     Child first(arguments(folder / "first")), second(arguments(folder / "second"));
     CHECK(first.wait().code == 0);

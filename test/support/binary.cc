@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "test/support/prestarted.h"
+
 namespace bv::test {
 namespace {
 
@@ -26,6 +28,7 @@ Child::Child(const std::vector<std::string>& args, const Environment& environmen
     : Process(binary(), command(args), environment) {}
 
 Finished run(const std::vector<std::string>& args, const Environment& environment) {
+  if (auto child = start_prestarted(binary(), command(args), environment)) return child->wait();
   return Child(args, environment).wait();
 }
 

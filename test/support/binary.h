@@ -16,7 +16,8 @@ class Child : public Process {
   explicit Child(const std::vector<std::string>& args, const Environment& environment = {});
 };
 
-// Runs bvtrain to its end.
+// Runs bvtrain to its end. Starts it as start_prestarted() does where that is possible. A test that
+// has changed this process's limits or cores needs Child, which starts it in the usual way.
 Finished run(const std::vector<std::string>& args, const Environment& environment = {});
 
 // Waits until `path` exists. Returns false after kWatchdog seconds.

@@ -50,6 +50,9 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
   }
 }
 
+Process::Process(int pid, std::string out_file, std::string err_file)
+    : pid_(pid), out_file_(std::move(out_file)), err_file_(std::move(err_file)), started_(now()) {}
+
 Process::Process(Process&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       out_file_(std::exchange(other.out_file_, "")),

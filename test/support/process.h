@@ -28,6 +28,8 @@ class Process {
   // own_group: in a separate process group, which signals from a terminal do not reach.
   Process(const std::string& program, const std::vector<std::string>& argv,
           const Environment& environment, bool own_group = false);
+  // Takes over a child of this process that writes to these temporary files.
+  Process(int pid, std::string out_file, std::string err_file);
   Process(Process&& other) noexcept;
   ~Process();  // kills the child if it still runs
 
