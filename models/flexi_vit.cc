@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "lib/config/key_table.h"
 #include "lib/model/layers.h"
@@ -134,9 +135,12 @@ class FlexiVit : public Model, public ParameterResizer {
   std::string varies() const override {
     return choice_.values.empty() ? "" : "model.flexi draws another patch size in each step";
   }
+  void fix_largest_step() override;
   at::Tensor resize_parameter(const std::string& name, const at::Tensor& value) const override;
 
  private:
+  // Returns the rows and columns of pixels in a patch of such an image.
+  std::pair<int64_t, int64_t> patch_sides(int64_t height, int64_t width, int64_t seqhw) const;
   const PatchGrid& grid(int64_t height, int64_t width, int64_t seqhw);
   void check_seqhw(const Config& config, const char* key, int64_t seqhw, const ModelEnv& env);
   at::Tensor position_embedding(const PatchGrid& grid, const at::Tensor& tokens) const;
@@ -145,7 +149,8 @@ class FlexiVit : public Model, public ParameterResizer {
   const TransformerShape shape_;
   const std::string pool_type_;
   const int64_t seqhw_;  // 0 if not given
-  const SeqhwChoice choice_;
+  SeqhwChoice choice_;
+  const int64_t height_, width_;  // of the images
   std::vector<int64_t> posemb_size_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, PatchGrid> grids_;  // by height, width, seqhw
 
@@ -162,6 +167,8 @@ FlexiVit::FlexiVit(const Config& config, const ModelEnv& env)
       pool_type_(config.word("pool_type", "gap", {"gap", "map", "tok"})),
       seqhw_(config.maybe<int64_t>("seqhw").value_or(0)),
       choice_(read_choice(config)),
+      height_(env.height),
+      width_(env.width),
       posemb_size_(config.get<std::vector<int64_t>>("posemb_size", {7, 7})) {
   if (posemb_size_.size() != 2 || posemb_size_[0] < 1 || posemb_size_[1] < 1) {
     config.fail("posemb_size", "must be two positive numbers [rows, columns]");
@@ -187,10 +194,15 @@ FlexiVit::FlexiVit(const Config& config, const ModelEnv& env)
   }
 }
 
+std::pair<int64_t, int64_t> FlexiVit::patch_sides(int64_t height, int64_t width,
+                                                  int64_t seqhw) const {
+  if (seqhw > 0) return {height / seqhw, width / seqhw};
+  return {shape_.patch_height, shape_.patch_width};
+}
+
 void FlexiVit::check_seqhw(const Config& config, const char* key, int64_t seqhw,
                            const ModelEnv& env) {
-  const int64_t ph = seqhw > 0 ? env.height / seqhw : shape_.patch_height;
-  const int64_t pw = seqhw > 0 ? env.width / seqhw : shape_.patch_width;
+  const auto [ph, pw] = patch_sides(env.height, env.width, seqhw);
   if (seqhw < 0 || ph < 1 || pw < 1) {
     config.fail(key, fmt::format("{} tokens per side do not fit images of {}x{}", seqhw, env.height,
                                  env.width));
@@ -214,8 +226,7 @@ const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
   const auto [place, added] = grids_.try_emplace({height, width, seqhw});
   PatchGrid& grid = place->second;
   if (!added) return grid;
-  grid.patch_height = seqhw > 0 ? height / seqhw : shape_.patch_height;
-  grid.patch_width = seqhw > 0 ? width / seqhw : shape_.patch_width;
+  std::tie(grid.patch_height, grid.patch_width) = patch_sides(height, width, seqhw);
   if (grid.patch_height != shape_.patch_height || grid.patch_width != shape_.patch_width) {
     grid.kernel_rows = Constant(kernel_resize_matrix(shape_.patch_height, grid.patch_height));
     grid.kernel_columns = Constant(kernel_resize_matrix(shape_.patch_width, grid.patch_width));
@@ -229,6 +240,23 @@ const PatchGrid& FlexiVit::grid(int64_t height, int64_t width, int64_t seqhw) {
         Constant(linear_resize_matrix(posemb_size_[1], columns, /*antialias=*/true));
   }
   return grid;
+}
+
+// The step with the most patches.
+void FlexiVit::fix_largest_step() {
+  int64_t most = 0;
+  double before = 0;
+  SeqhwChoice largest;
+  for (size_t i = 0; i < choice_.values.size(); ++i) {
+    const bool possible = choice_.cumulated[i] > before;
+    before = choice_.cumulated[i];
+    const auto [ph, pw] = patch_sides(height_, width_, choice_.values[i]);
+    const int64_t patches = (height_ / ph) * (width_ / pw);
+    if (!possible || patches <= most) continue;
+    most = patches;
+    largest = {{choice_.values[i]}, {1.0}};
+  }
+  choice_ = largest;
 }
 
 // Resizes patch kernels of other sizes, as `load` in models/proj/flexi/vit.py does.

@@ -70,6 +70,7 @@ class MemoryMeter {
 };
 
 void train(Recipe& recipe) {
+  recipe.model->fix_largest_step();
   Loader loader(recipe.data, recipe.loader);
   for (int64_t step = 1; step <= kSteps || recipe.step->graph_is_due(); ++step)
     recipe.step->run(step, loader.next(), /*measure=*/true);

@@ -26,8 +26,9 @@ struct MemoryNeeds {
 // Doubles the batch size and trains two steps at each size, until the peak memory clearly grows
 // with the batch. Extrapolates from that to the largest batch that fits, at most `most`. On a GPU
 // it then trains with that batch, and tries smaller ones if memory runs out; on a CPU this would
-// only show whether the system swaps. `recipe_of` builds the run for a batch size, which is a
-// multiple of `granule` (grad_accum_steps). The device must have been chosen (use_cuda()).
+// only show whether the system swaps. If the model's steps differ, it trains the largest one
+// (Model::fix_largest_step()). `recipe_of` builds the run for a batch size, which is a multiple of
+// `granule` (grad_accum_steps). The device must have been chosen (use_cuda()).
 MemoryNeeds measure_memory(const std::function<std::unique_ptr<Recipe>(int64_t)>& recipe_of,
                            c10::Device device, int64_t granule, int64_t most);
 

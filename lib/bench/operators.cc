@@ -11,6 +11,7 @@ std::vector<OperatorCall> operators_of_step(Recipe& recipe) {
   // The loader's threads also call operators, so the loader is destroyed before recording starts.
   Batch batch = Loader(recipe.data, recipe.loader).next();
   for (auto& [name, value] : batch) value = value.clone();
+  recipe.model->fix_largest_step();
   recipe.step->run(1, batch, /*measure=*/false);
   OperatorRecorder recorder(recipe.device.type());
   recipe.step->run(2, batch, /*measure=*/false);

@@ -15,8 +15,8 @@
 namespace bv {
 
 // Trains two steps and returns the calls of the second one, in order, with its update as one more
-// call. On a CPU call use_plain_kernels() first: OperatorRecorder does not see bvtrain's kernels
-// there.
+// call. If the model's steps differ, it trains the largest one (Model::fix_largest_step()). On a
+// CPU call use_plain_kernels() first: OperatorRecorder does not see bvtrain's kernels there.
 std::vector<OperatorCall> operators_of_step(Recipe& recipe);
 
 // Extrapolates the calls of a step with `batch` examples from those of two smaller batches. The

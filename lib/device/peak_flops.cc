@@ -11,7 +11,7 @@ struct Peak {
   double memory;          // GB/s
 };
 
-// From NVIDIA's data sheets, without sparsity. The first entry whose part is in the name counts.
+// From NVIDIA's data sheets, without sparsity. The first entry that fits the name counts.
 constexpr Peak kPeaks[] = {{"GB200", 2500, 80, 8000},
                            {"B200", 2250, 75, 8000},
                            {"GH200", 989.4, 66.9, 4000},
@@ -49,8 +49,12 @@ bool has_words(std::string_view name, std::string_view part) {
 
 const Peak* find_peak(std::string_view name) {
   if (has_words(name, "MIG")) return nullptr;  // a part of a GPU
-  for (const Peak& peak : kPeaks)
-    if (has_words(name, peak.part)) return &peak;
+  for (const Peak& peak : kPeaks) {
+    // Other GPUs are named after these: "RTX 4090 Laptop GPU", "RTX 3090 Ti".
+    const bool fits =
+        peak.part.starts_with("RTX") ? name.ends_with(peak.part) : has_words(name, peak.part);
+    if (fits) return &peak;
+  }
   return nullptr;
 }
 

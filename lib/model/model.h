@@ -56,6 +56,9 @@ class Model : public Module {
   // forward() calls, or their shapes or numbers, differ from step to step. Returns "" if it can be
   // repeated. Dropout is no obstacle, because its kernels read the step number.
   virtual std::string varies() const { return ""; }
+  // From now on every training step of a model that varies() has the most work that the model can
+  // draw with any seed. For benchmarks.
+  virtual void fix_largest_step() {}
   // Set while a run shards the model's parameters; null while all of them are in memory.
   UnitHooks* hooks = nullptr;
 };

@@ -143,7 +143,8 @@ void Chrono::measure_speed(double now) {
   last_tick_ = {previous_step_, now, all_paused_};
   const double rate = steps * static_cast<double>(setup_.batch_size) / dt / setup_.num_devices;
   measure_("img/sec/core", rate);
-  if (setup_.peak_flops > 0) measure_("mfu", rate * setup_.example_flops() / setup_.peak_flops);
+  if (const double flops = setup_.peak_flops > 0 ? setup_.example_flops() : 0; flops > 0)
+    measure_("mfu", rate * flops / setup_.peak_flops);
   if (const double bytes = setup_.step_bytes ? setup_.step_bytes() : 0; bytes > 0)
     measure_("memory_gb/sec", 1e-9 * bytes * steps / dt);
   // big_vision multiplies all training time by the current number of devices. That would be wrong

@@ -31,7 +31,7 @@ class Chrono {
     std::string device_kind;  // for core_hours_<kind>, e.g. "cpu"
     // For `mfu`, model FLOPs utilisation (Chowdhery et al. 2022, PaLM, appendix B): the FLOPs of
     // forward and backward of one example, without rematerialisation, as a fraction of the peak
-    // FLOPs of a device. Not measured if peak_flops is 0.
+    // FLOPs of a device. Not measured if either is 0.
     std::function<double()> example_flops;
     double peak_flops = 0;  // of a device, per second
     // For `memory_gb/sec`: the bytes that a device reads and writes in a step; 0: not known.

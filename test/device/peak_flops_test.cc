@@ -19,6 +19,9 @@ TEST_CASE("the peak of a GPU is found by its name") {
   CHECK(peak_flops("NVIDIA L40", true) == 181e12);
   CHECK(peak_flops("NVIDIA L4", true) == 121e12);
   CHECK(peak_flops("NVIDIA A10G", true) == 70e12);
+  CHECK(peak_flops("NVIDIA GeForce RTX 4090", true) == 165.2e12);
+  CHECK(peak_flops("NVIDIA GeForce RTX 4090 Laptop GPU", true) == 0);
+  CHECK(peak_flops("NVIDIA GeForce RTX 3090 Ti", true) == 0);
   CHECK(peak_flops("Tesla V100-SXM2-16GB", true) == 0);
   CHECK(peak_flops("", true) == 0);
   CHECK(peak_bandwidth("NVIDIA H200") == 4.8e12);

@@ -32,7 +32,7 @@ const Values kVit = {"model_name=vit",
                      "model={variant: mu/4, depth: 2}",
                      "optax_name=scale_by_adafactor",
                      "optax={clipping_threshold: 1.0}",
-                     "sharding_strategy=fsdp",
+                     "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0)']]",
                      "grad_accum_steps=2"};
 // Batch norm over the ranks; steps are checked before their update, which is not part of the graph.
 const Values kResnet = {"model_name=resnet_cifar", "model={width: 16}", "nan=skip", "nan_limit=2",
@@ -87,6 +87,7 @@ TEST_CASE("steps that a GPU repeats as a graph have the bits of steps without on
       CHECK_THAT(plain.train_on(devices, values + "total_steps=10" + "graph=off").err,
                  Catch::Contains("Steps run without a CUDA graph: graph: off"));
       check_same_runs(graph, plain);
+      CHECK(exists(graph.step(10) + "/state-00001-of-00002.safetensors") == (values == kVit));
     }
   }
 }

@@ -203,6 +203,11 @@ TEST_CASE("flexi_vit: in training each step draws its patch size") {
     INFO(name);
     CHECK(parameter.grad().defined());
   }
+
+  model->fix_largest_step();
+  for (int64_t step = 0; step < 20; ++step)
+    CHECK(tokens(true, step, /*seed=*/1) == 5);  // 8 and 16 are never drawn
+  CHECK(tokens(false, 1, 0) == 4);
 }
 
 TEST_CASE("flexi_vit: pixels that fill no patch are named for each patch size") {

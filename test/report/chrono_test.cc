@@ -48,11 +48,12 @@ Chrono::Setup setup() {
 
 }  // namespace
 
-TEST_CASE("chrono: mfu is measured where the device's peak is known, GB/s where the bytes are") {
+TEST_CASE(
+    "chrono: mfu is measured where the FLOPs and the peak are known, GB/s where the bytes are") {
   Chrono::Setup gpu = setup();
-  double bytes = 0;
+  double bytes = 0, flops = 100e9;
   gpu.step_bytes = [&] { return bytes; };
-  gpu.example_flops = [] { return 100e9; };
+  gpu.example_flops = [&] { return flops; };
   gpu.peak_flops = 1e12;
   Run run(gpu);
   run.now = 103;
@@ -67,6 +68,9 @@ TEST_CASE("chrono: mfu is measured where the device's peak is known, GB/s where 
   bytes = 3e9;  // of each device
   run.now = 119;
   CHECK(run.tick(22).at("memory_gb/sec") == Approx(6));
+  flops = 0;  // not known, as for a model whose steps differ
+  run.now = 129;
+  CHECK_FALSE(run.tick(32).contains("mfu"));
 }
 
 TEST_CASE("chrono: two ticks of warm-up, then speed, core hours, note") {

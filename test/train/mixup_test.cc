@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -11,7 +12,9 @@
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
+#include "lib/input/image/device_images.h"
 #include "test/support/golden.h"
+#include "test/support/host_reads.h"
 
 namespace bv::test {
 
@@ -134,6 +137,15 @@ TEST_CASE("images that come as bytes are normalized, then mixed") {
     CHECK(as_bytes.at("labels").equal(as_floats.at("labels")));
     CHECK(as_bytes.at("labels").equal(labels) == (p == 0));
   }
+}
+
+TEST_CASE("images are normalized and mixed on a device without a copy from host memory") {
+  const Normalization how{.low = {1, 2, 3}, .range = {255, 200, 150}, .scale = 2, .offset = -1};
+  const at::Tensor bytes = at::empty({4, 5, 5, 3}, at::device(at::kMeta).dtype(at::kByte));
+  const at::Tensor shares = at::empty({2}, at::device(at::kMeta).dtype(at::kFloat));
+  const HostReads reads;
+  plain_device_images(bytes, how, shares, bytes.narrow(0, 0, 1));
+  CHECK(reads.count() == 0);
 }
 
 }  // namespace bv::test

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <limits>
@@ -13,9 +12,12 @@
 namespace bv {
 namespace {
 
-// Returns the per-channel numbers on the device of `like`.
+// Returns the per-channel numbers on the device of `like`. They are written there one by one: a
+// copy from host memory would make the host wait, which a CUDA graph does not allow.
 at::Tensor on_device(const std::vector<float>& values, const at::Tensor& like) {
-  return at::tensor(values, at::kFloat).to(like.device());
+  at::Tensor numbers = at::empty({static_cast<int64_t>(values.size())}, like.options());
+  for (size_t i = 0; i < values.size(); ++i) numbers[static_cast<int64_t>(i)].fill_(values[i]);
+  return numbers;
 }
 
 }  // namespace

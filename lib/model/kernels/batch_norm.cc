@@ -73,7 +73,7 @@ template <int Pool, class T, class Floats>
       simd::load(others[i], other_x);
       const Floats other = other_x * gain + shift;
       simd::IntsOf<Floats> less;
-      simd::at_most(other, best, less);  // false for a NaN, which counts as the maximum
+      simd::at_most(other, best, less);  // false if either is NaN: then `other` is taken
       simd::choose(less, best_x, other_x, best_x);
       simd::choose(less, best, other, best);
     }

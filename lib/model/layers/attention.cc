@@ -1,7 +1,6 @@
 #include "lib/model/layers/attention.h"
 
 #include <ATen/ops/cat.h>
-#include <c10/core/GradMode.h>
 
 #include <array>
 #include <vector>
@@ -46,10 +45,12 @@ Dense joined(const std::array<const Dense*, 3>& layers) {
 
 // Whether one product for query, key and value is faster than three. It needs a copy of the
 // weights, 3 D^2 numbers. In training it is worthwhile, because backward is also faster. In
-// inference it is worthwhile if the copy is no larger than the result, 3 n l D numbers.
-bool worth_joining(const at::Tensor& x) {
+// evaluation it is worthwhile if the copy is no larger than the result, 3 n l D numbers. One
+// product and three products have different rounding errors. remat() calls the layer once with
+// gradients and once without, so the choice must not depend on GradMode.
+bool worth_joining(const at::Tensor& x, const Pass& pass) {
   const int64_t features = x.size(-1);
-  return c10::GradMode::is_enabled() || x.numel() >= features * features;
+  return pass.train || x.numel() >= features * features;
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ at::Tensor Attention::operator()(const at::Tensor& queries, const at::Tensor& to
   };
   const at::Tensor x = to_compute(queries, pass);
   at::Tensor mixed;
-  if (queries.is_same(tokens) && worth_joining(x)) {
+  if (queries.is_same(tokens) && worth_joining(x, pass)) {
     mixed = self_attention(joined({&query, &key, &value})(x, pass).unflatten(-1, {3, heads, size}));
   } else {
     const at::Tensor y = queries.is_same(tokens) ? x : to_compute(tokens, pass);

@@ -225,7 +225,7 @@ StepResult TrainStep::compute(Batch batch, bool measure) {
   StepResult result;
   {
     std::optional<OperatorRecorder> recorder;
-    if (runs_ == 2 && device_.is_cuda() && !OperatorRecorder::exists())
+    if (runs_ == 2 && device_.is_cuda() && model_.varies().empty() && !OperatorRecorder::exists())
       recorder.emplace(device_.type());
     prepare_batch(config_.mixup, config_.image_normalization, numbers_.mixup(), batch, group_);
     result.loss = compute_gradients(batch);

@@ -102,11 +102,13 @@ class TrainStep {
   // state() and use_ema() together.
   bool sharded() const { return units_ != nullptr; }
   // Returns the FLOPs of forward and backward of one example: two for each multiply-accumulate of
-  // the forward pass, times three to include backward. 0 before the first step.
+  // the forward pass, times three to include backward. 0: not known, because no step has run or
+  // because steps differ (Model::varies()).
   double example_flops() const { return 6 * macs_; }
   // Returns the bytes that this rank's device reads and writes in a step: the inputs and outputs of
   // LibTorch's operators in forward and backward (lib/device/operator_record.h), and
-  // update_bytes(). Known after the second run() on a GPU, otherwise 0.
+  // update_bytes(). Known after the second run() on a GPU if the model's steps do not differ,
+  // otherwise 0.
   double step_bytes() const { return step_bytes_; }
   // Returns the bytes that the update reads and writes: parameters, gradients and state.
   double update_bytes() const;
@@ -212,7 +214,7 @@ class TrainStep {
 
   int64_t runs_ = 0;       // since this was constructed
   double step_bytes_ = 0;  // 0: not known
-  double macs_ = 0;  // multiply-accumulates of one example, forward only; 0 before the first step
+  double macs_ = 0;        // multiply-accumulates of one example, forward only; 0: not known
 
   // Of the last measured step.
   double loss_ = 0, l2_grads_ = 0, l2_params_ = 0, l2_updates_ = 0;

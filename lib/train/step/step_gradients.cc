@@ -117,7 +117,8 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch) {
   check(n * micro_batches == own_examples, "{} examples do not divide into {} micro-batches",
         own_examples, micro_batches);
   double macs = 0;
-  if (macs_ == 0) pass.macs = &macs;  // the same in each step
+  const bool counts = macs_ == 0 && model_.varies().empty();
+  if (counts) pass.macs = &macs;  // the same in each step
   pass.first_example = group_.rank() * own_examples;
   // The mean over the batch is the mean over all micro-batches, because they have the same size.
   const double share = 1.0 / static_cast<double>(micro_batches * group_.size());
@@ -147,7 +148,7 @@ at::Tensor TrainStep::compute_gradients(const Batch& batch) {
     span.end();
     if (units_) units_->finish_gradients();
   }
-  if (macs_ == 0) macs_ = macs / static_cast<double>(own_examples);
+  if (counts) macs_ = macs / static_cast<double>(own_examples);
   gradients_.finish();
   if (!group_.open()) return whole;
   buckets_->finish();
