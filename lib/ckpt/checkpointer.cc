@@ -34,7 +34,8 @@ struct Checkpointer::Impl {
   std::atomic<int64_t> committed = -1, failed_saves = 0;
   StorageRetries retries = {};
   bool started = false;
-  int buffer = -1;  // returned by free_buffer() for the next save; -1: not called yet
+  int buffer = -1;       // returned by free_buffer() for the next save; -1: not called yet
+  int64_t numbered = 0;  // how many saves have a number: see unfinished()
 
   std::mutex mutex = {};                 // guards these three
   std::exception_ptr last_failure = {};  // of the last save; null if it succeeded
@@ -52,7 +53,7 @@ struct Checkpointer::Impl {
 
   SaveQueue queue = {};  // last, so that its thread ends first
 
-  void save(const Snapshot& snapshot, bool keep);
+  void save(const Snapshot& snapshot, bool keep, const std::string& temporary);
   void commit(const Snapshot& snapshot, bool keep, const std::string& temporary);
   void record(int64_t step, bool keep, const std::exception_ptr& failure);
   void mark_best(const std::string& best, BestPoint point);
@@ -63,10 +64,18 @@ struct Checkpointer::Impl {
   bool is_kept(int64_t step);
   bool is_needed_for_best(int64_t step) const;
   std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
+  std::string unfinished(int64_t step);
 };
 
-void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep) {
-  const std::string temporary = ckpt.unfinished(snapshot.step, shared_id());
+// Returns the folder in which the next save writes. All ranks must call this for the same saves, so
+// that they count alike. A step may be saved twice. Without the number, another rank could write
+// its part of the second save into the folder of the first, before rank 0 has renamed that folder.
+std::string Checkpointer::Impl::unfinished(int64_t step) {
+  const std::string id = shared_id();
+  return ckpt.unfinished(step, id.empty() ? "" : fmt::format("{}.{}", ++numbered, id));
+}
+
+void Checkpointer::Impl::save(const Snapshot& snapshot, bool keep, const std::string& temporary) {
   std::exception_ptr failure;
   const auto attempt = [&](const auto& work) {
     if (failure) return;
@@ -302,9 +311,10 @@ void Checkpointer::save(Snapshot snapshot, bool keep) {
   job.step = snapshot.step;
   // All ranks of a sharded state must save the same steps.
   job.may_be_left_out = !keep && impl_->writers.ranks == 1;
-  job.work = [impl = impl_.get(), snapshot = std::move(snapshot), keep] {
+  const std::string temporary = impl_->unfinished(snapshot.step);
+  job.work = [impl = impl_.get(), snapshot = std::move(snapshot), keep, temporary] {
     const trace::Span span("checkpoint write");
-    impl->save(snapshot, keep);
+    impl->save(snapshot, keep, temporary);
   };
   impl_->queue.add(std::move(job));
 }

@@ -17,8 +17,9 @@
 // waits for these part files, copies their content into the manifest and deletes them. The ranks
 // communicate only through the folder, because saves run concurrently with training and must not
 // use its process group. So all ranks must see the same file system. The folder's name contains the
-// id of this launch of the job. So files left by an earlier, killed save are never taken for files
-// of this one.
+// id of this launch of the job and the number of the save, which every rank counts. So files of
+// another save are never taken for files of this one, whether a killed launch has left them or
+// this launch saves the step twice.
 //
 // One thread performs the saves in order (save_queue.h). If saves are due so often that they would
 // slow training, some are skipped: leave_out() decides which, and the next save may replace one
@@ -85,8 +86,9 @@ class Checkpointer {
   int64_t committed_step() const;  // the last step that this object has committed; -1 if none
 
   // Returns the newest checkpoint of the workdir whose checksums all verify, and logs a warning for
-  // each newer one that cannot be used. nullopt if there is none; throws Error(Exit::usage) if
-  // there are checkpoints but none can be used.
+  // each newer one that cannot be used. nullopt if there is none. Throws Error(Exit::usage) if
+  // there are checkpoints but none can be used, and Error(Exit::storage) if the disk cannot be
+  // read.
   static std::optional<Restored> latest(const Workdir& workdir, const ReadOptions& options = {});
   // Returns the step of the newest checkpoint whose checksums all verify and whose manifest names
   // the same step as its folder; with `resumes` also one from which a run can continue. nullopt if

@@ -1,5 +1,6 @@
 // How a Checkpointer finds and reads a checkpoint.
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
+#include "lib/report/storage_retries.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 
@@ -21,6 +23,24 @@ namespace fs = std::filesystem;
 void check_step_of(int64_t named, int64_t step) {
   if (named != step)
     throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, named));
+}
+
+// Calls read(), which reads the checkpoint in `folder`, and returns its result. If the disk fails,
+// calls it again a few times, because the checkpoint need not be damaged: a server may be busy for
+// a moment, and a stale file of NFS must be opened again. Then throws Error(Exit::storage).
+template <class Read>
+auto read_patiently(const std::string& folder, const Read& read) {
+  std::optional<decltype(read())> result;
+  StorageRetries retries;
+  retries([&] {
+    try {
+      result.emplace(read());
+    } catch (const Error& error) {
+      if (error.code() != Exit::storage) throw;
+      throw Error(Exit::storage, folder, error.message());
+    }
+  });
+  return std::move(*result);
 }
 
 // Returns what can be read in place of damaged checkpoints, for the end of an error message.
@@ -42,11 +62,21 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
   const std::vector<int64_t> steps = ckpt.steps();
   std::string newest_fault;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string folder = ckpt.step(*step);
     try {
-      Restored restored = read_checkpoint(ckpt.step(*step), options);
+      Restored restored = read_patiently(folder, [&] { return read_checkpoint(folder, options); });
       check_step_of(restored.step, *step);
       return restored;
     } catch (const Error& error) {
+      // Going back to an older checkpoint would lose steps that may well be there.
+      if (error.code() == Exit::storage) {
+        throw Error(
+            Exit::storage, folder,
+            fmt::format("{}; run the command again when the disk can be read{}", error.message(),
+                        *step == steps.front()
+                            ? ""
+                            : ", or move this folder away to use an older checkpoint"));
+      }
       if (newest_fault.empty()) newest_fault = error.what();
       if (*step != steps.front()) {
         log::warn("[ckpt] {}: {}; falling back", CkptFolder::step_name(*step), error.what());
@@ -69,12 +99,14 @@ std::optional<Restored> Checkpointer::latest(const Workdir& workdir, const ReadO
 std::optional<int64_t> Checkpointer::latest_step(const CkptFolder& ckpt, bool resumes) {
   const std::vector<int64_t> steps = ckpt.steps();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string folder = ckpt.step(*step);
     try {
-      const Manifest manifest = verify_checkpoint(ckpt.step(*step));
+      const Manifest manifest = read_patiently(folder, [&] { return verify_checkpoint(folder); });
       check_step_of(manifest.step, *step);
       if (resumes) check_resumable(manifest.meta);
       return *step;
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.code() == Exit::storage) throw;
       // An older one may be intact.
     }
   }
@@ -103,10 +135,10 @@ std::optional<Restored> Checkpointer::peek(const std::string& given, bool resume
 
 Restored Checkpointer::reopen(const std::string& folder, const ReadOptions& options) {
   try {
-    return read_wanted(folder, options);
+    return read_patiently(folder, [&] { return read_wanted(folder, options); });
   } catch (const Error& fault) {
     throw Error(file_exists(folder) ? Exit::storage : Exit::usage, folder,
-                std::string(fault.what()) +
+                fault.message() +
                     ", although rank 0 has read it without a fault (do both see the same disk?)");
   }
 }
@@ -122,9 +154,10 @@ Restored Checkpointer::load(const std::string& given, const ReadOptions& options
   }
   if (file_exists(path + "/" + kManifestName)) {
     try {
-      return read_checkpoint(path, options);
+      return read_patiently(path, [&] { return read_checkpoint(path, options); });
     } catch (const Error& fault) {
-      throw Error(fault.code() == Exit::storage ? Exit::storage : Exit::usage, path, fault.what());
+      if (fault.code() == Exit::storage) throw;
+      throw Error(Exit::usage, path, fault.what());
     }
   }
   if (auto restored = latest_in(CkptFolder::at(path), options)) return std::move(*restored);

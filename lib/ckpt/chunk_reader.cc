@@ -50,22 +50,25 @@ std::vector<int64_t> chunks_of(std::span<const ChunkReader::Range> ranges) {
 ChunkReader::ChunkReader(std::string file, std::span<const uint64_t> checksums)
     : file_(std::move(file)), opened_(file_), checksums_(checksums) {}
 
-// Returns what is wrong with the chunk; "" if nothing is.
-std::string ChunkReader::read_chunk(int64_t chunk, std::vector<char>& content) const {
+// Returns what is wrong with the chunk; nullopt if nothing is.
+std::optional<Error> ChunkReader::read_chunk(int64_t chunk, std::vector<char>& content) const {
   const uint64_t offset = static_cast<uint64_t>(chunk) * kChunkBytes;
   content.resize(std::min<uint64_t>(kChunkBytes, bytes() - offset));
   try {
     const size_t read = opened_.read(content.data(), content.size(), offset);
-    if (read < content.size())
-      return fmt::format("was cut off at offset {} while it was read", offset + read);
+    if (read < content.size()) {
+      return Error(Exit::usage, file_,
+                   fmt::format("was cut off at offset {} while it was read", offset + read));
+    }
   } catch (const Error& error) {
-    return fmt::format("{} (offset {})", error.message(), offset);
+    return Error(error.code(), file_, fmt::format("{} (offset {})", error.message(), offset));
   }
   if (checksums_.empty() ||
       hash64({content.data(), content.size()}) == checksums_[static_cast<size_t>(chunk)]) {
-    return "";
+    return std::nullopt;
   }
-  return fmt::format("checksum of chunk {} (offset {}) differs", chunk, offset);
+  return Error(Exit::usage, file_,
+               fmt::format("checksum of chunk {} (offset {}) differs", chunk, offset));
 }
 
 void ChunkReader::read(std::vector<Range> ranges, Chunks which) const {
@@ -79,21 +82,21 @@ void ChunkReader::read(std::vector<Range> ranges, Chunks which) const {
   const std::vector<int64_t> chunks =
       chunks_of(which == Chunks::all && bytes() > 0 ? std::vector<Range>{{0, bytes()}} : ranges);
   std::mutex mutex;
-  std::map<int64_t, std::string> faults;  // by chunk: the first one is reported
+  std::map<int64_t, Error> faults;  // by chunk: the first one is reported
   at::parallel_for(0, std::ssize(chunks), kChunksPerTask, [&](int64_t begin, int64_t end) {
     std::vector<char> content;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t chunk = chunks[static_cast<size_t>(i)];
-      if (std::string fault = read_chunk(chunk, content); !fault.empty()) {
+      if (const auto fault = read_chunk(chunk, content)) {
         const std::lock_guard lock(mutex);
-        faults.emplace(chunk, std::move(fault));
+        faults.emplace(chunk, *fault);
         return;
       }
       copy_out(ranges, static_cast<uint64_t>(chunk * kChunkBytes),
                {content.data(), content.size()});
     }
   });
-  if (!faults.empty()) throw Error(Exit::usage, file_, faults.begin()->second);
+  if (!faults.empty()) throw faults.begin()->second;
 }
 
 }  // namespace bv

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lib/util/error.h"
 #include "lib/util/regular_file.h"
 
 namespace bv {
@@ -22,7 +24,7 @@ class ChunkReader {
   };
   enum class Chunks { needed, all };
 
-  // Opens `file`; throws Error(Exit::usage) like RegularFile. `checksums` are those of FileWriter:
+  // Opens `file`; throws Error like RegularFile. `checksums` are those of FileWriter:
   // the XXH3 of each chunk of FileWriter::kChunkBytes. They must outlive the reader. If there are
   // none, nothing is checked.
   explicit ChunkReader(std::string file, std::span<const uint64_t> checksums = {});
@@ -30,11 +32,11 @@ class ChunkReader {
   uint64_t bytes() const { return opened_.size(); }
   // Fills the ranges, which must be inside the file and not overlap. The checksum of each chunk
   // that holds a byte of them is verified before anything is copied from it; with Chunks::all, so
-  // are all others. Throws Error(Exit::usage).
+  // are all others. Throws Error: Exit::storage if the disk fails, otherwise Exit::usage.
   void read(std::vector<Range> ranges, Chunks chunks = Chunks::needed) const;
 
  private:
-  std::string read_chunk(int64_t chunk, std::vector<char>& content) const;
+  std::optional<Error> read_chunk(int64_t chunk, std::vector<char>& content) const;
 
   std::string file_;
   RegularFile opened_;

@@ -4,6 +4,7 @@
 #include "lib/ckpt/manifest.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -163,7 +164,9 @@ Manifest read_manifest(const std::string& folder, const std::string& name) {
   std::string text;
   try {
     text = read_file(folder + "/" + name, limits::kCheckpointManifestBytes);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == Exit::storage)
+      throw Error::bare(Exit::storage, fmt::format("{}: {}", name, error.message()));
     throw broken(name, "is missing or unreadable");
   }
   check_self(text, name);
@@ -177,7 +180,7 @@ Manifest read_manifest(const std::string& folder, const std::string& name) {
 
 void with_file(const std::string& folder, const Manifest::File& file, const UseFile& use) {
   const std::string path = folder + "/" + file.name;
-  if (!file_exists(path)) throw broken(file.name, "is missing");
+  if (!file_exists(path) && errno == ENOENT) throw broken(file.name, "is missing");
   try {
     const ChunkReader reader(path, file.checksums);
     if (reader.bytes() != file.bytes) {
@@ -187,7 +190,7 @@ void with_file(const std::string& folder, const Manifest::File& file, const UseF
     use(reader, path);
   } catch (const Error& error) {
     if (error.where() != path) throw Error::bare(error.code(), error.what());
-    throw broken(file.name, error.message());
+    throw Error::bare(error.code(), fmt::format("{}: {}", file.name, error.message()));
   }
 }
 

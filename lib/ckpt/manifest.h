@@ -40,7 +40,8 @@ struct Manifest {
 
 // Reads and checks the manifest `name` in `folder`. Like the functions below, throws
 // Error::bare(Exit::usage) without the folder: "manifest.json: its own checksum differs",
-// "state-00000-of-00001.safetensors: has 10 bytes, the manifest says 20".
+// "state-00000-of-00001.safetensors: has 10 bytes, the manifest says 20". If the disk fails, which
+// does not mean that the file is damaged, the code is Exit::storage.
 Manifest read_manifest(const std::string& folder, const std::string& name = kManifestName);
 
 // Opens a file of the checkpoint, once, checks its size and calls `use` with the open file and its

@@ -246,6 +246,13 @@ void open_file(const std::string& file) {
   state().file = std::move(logger);
 }
 
+void close_file() {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  if (!state().file) return;
+  console::drop_when_stalled();
+  state().file.reset();
+}
+
 void flush() {
   if (const auto file = log_file()) file->flush();
 }

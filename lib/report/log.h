@@ -27,6 +27,8 @@ void set_rank(int rank);
 // not wait for its reader either (console::drop_when_stalled()).
 void open_file(const std::string& file);
 void flush();  // of the file
+// From now on writes to the console only, so that the file can be deleted.
+void close_file();
 
 // Texts that may have several lines:
 void write_info(std::string_view text);

@@ -14,10 +14,10 @@ constexpr std::array<double, 3> kWaits = {0.2, 1, 5};  // seconds
 
 }  // namespace
 
-void StorageRetries::operator()(const std::function<void()>& write) {
+void StorageRetries::operator()(const std::function<void()>& action) {
   for (size_t attempt = 0;; ++attempt) {
     try {
-      return write();
+      return action();
     } catch (const Error& error) {
       if (error.code() != Exit::storage || attempt == kWaits.size()) throw;
       const double seconds = retry_wait().value_or(kWaits[attempt]);

@@ -1,4 +1,4 @@
-// Retries writes that failed because of a disk, a full file system or a network.
+// Retries writes and reads that failed because of a disk, a full file system or a network.
 #pragma once
 
 #include <condition_variable>
@@ -9,10 +9,10 @@ namespace bv {
 
 class StorageRetries {
  public:
-  // Calls `write`. If it throws an Error(Exit::storage), logs a warning and calls it again after
+  // Calls `action`. If it throws an Error(Exit::storage), logs a warning and calls it again after
   // 0.2, 1 and 5 s; then throws the error.
   // Any thread may call this.
-  void operator()(const std::function<void()>& write);
+  void operator()(const std::function<void()>& action);
   // Ends the waits. From now on a failure is thrown at once.
   void cancel();
 

@@ -39,7 +39,9 @@ std::string file_error_text(int error) {
 }
 
 void throw_file_error(Exit code, const std::string& path, std::string_view what, int error) {
-  if (code == Exit::usage && error == EIO) code = Exit::storage;
+  // The last two come from file servers.
+  const bool disk_fails = error == EIO || error == ESTALE || error == ETIMEDOUT;
+  if (code == Exit::usage && disk_fails) code = Exit::storage;
   throw Error(code, path, fmt::format("{}{}", what, file_error_text(error)));
 }
 

@@ -51,8 +51,8 @@ std::string kind_text(mode_t mode);
 // The text for an errno value: "no such file", "is a folder", otherwise the system's own.
 std::string file_error_text(int error);
 
-// Throws Error(`code`) "<path>: error: <what><text of the errno value>". If the error is EIO,
-// throws Exit::storage in place of Exit::usage, because the user made no mistake.
+// Throws Error(`code`) "<path>: error: <what><text of the errno value>". For EIO, ESTALE and
+// ETIMEDOUT throws Exit::storage in place of Exit::usage, because the user made no mistake.
 [[noreturn]] void throw_file_error(Exit code, const std::string& path, std::string_view what,
                                    int error);
 

@@ -1,13 +1,19 @@
 // Reading files in chunks: any ranges, and files that change while they are open.
 #include "lib/ckpt/chunk_reader.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <string>
+#include <system_error>
 
 #include "lib/ckpt/file_writer.h"
+#include "lib/util/descriptor.h"
 #include "test/ckpt/support.h"
 
 namespace bv::test {
@@ -75,6 +81,22 @@ TEST_CASE("chunk reader: checks the chunks that it needs, or all") {
   CHECK(error_of([&] { reader.read({{kReadChunk, kReadChunk + 1, &byte}}); }) == line);
   CHECK(error_of([&] { reader.read({{0, 1, &byte}}, Chunks::all); }) == line);
   CHECK(error_of([&] { reader.read({}, Chunks::all); }) == line);
+}
+
+// A disk that fails for a moment must not make a run go back to an older checkpoint.
+TEST_CASE("chunk reader: a disk that cannot be read is not a damaged file") {
+  const Written w;
+  const ChunkReader reader(w.file, w.checksums);
+  // Reads of the open file now fail with EIO: this process has no memory at such low addresses.
+  const Descriptor memory("/proc/self/mem", O_RDONLY);
+  const std::filesystem::path file = std::filesystem::canonical(w.file);
+  for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(open.path(), error) == file)
+      ::dup2(memory.get(), std::stoi(open.path().filename().string()));
+  }
+  CHECK(error_of([&] { reader.read({}, Chunks::all); }, Exit::storage) ==
+        w.file + ": error: cannot read: Input/output error (offset 0)");
 }
 
 // With a mapping this was SIGBUS.

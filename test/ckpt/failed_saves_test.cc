@@ -350,14 +350,14 @@ TEST_CASE("saves: a rank that cannot write its part says so to rank 0") {
   Checkpointer first(workdir, {0, 2, "5a", 600}), second(workdir, {1, 2, "5a", 600});
   first.start();
   const std::string shard =
-      workdir.ckpt().unfinished(3, "5a") + "/state-00001-of-00002.safetensors";
+      workdir.ckpt().unfinished(3, "1.5a") + "/state-00001-of-00002.safetensors";
   fs::create_directories(shard);
   Snapshot own;
   own.step = 3;
   second.save(std::move(own), false);
   first.save(kernel_state(3), false);
   CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
-        workdir.ckpt().unfinished(3, "5a") + ": error: rank 1: " + shard +
+        workdir.ckpt().unfinished(3, "1.5a") + ": error: rank 1: " + shard +
             ": error: cannot create: Is a directory");
   CHECK(error_of([&] { second.wait(); }, Exit::storage) ==
         shard + ": error: cannot create: Is a directory");
@@ -370,7 +370,7 @@ TEST_CASE("saves: rank 0 deletes a failed save when no other rank writes in it a
   const Variable wait("BVTRAIN_RETRY_AFTER", "0");
   Checkpointer first(workdir, {0, 3, "5a", 600}), third(workdir, {2, 3, "5a", 600});
   first.start();
-  const std::string unfinished = workdir.ckpt().unfinished(3, "5a");
+  const std::string unfinished = workdir.ckpt().unfinished(3, "1.5a");
   fs::create_directories(unfinished);
   write(unfinished + "/part-1.failed", "the disk is full");
   first.save(kernel_state(3), false);

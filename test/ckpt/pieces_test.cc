@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <random>
@@ -14,6 +15,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/support/clock.h"
 #include "test/support/text.h"
 
 // Called after every rename(2) of this program with the new name. It simulates another process that
@@ -206,6 +208,27 @@ TEST_CASE("pieces: the folder may be renamed as soon as the last part is written
   CHECK(moved);
 }
 
+TEST_CASE("pieces: a step may be saved again before rank 0 has committed it") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder / "run");
+  std::atomic<bool> go = false;
+  Checkpointer first(workdir, writers(0)), second(workdir, writers(1));
+  Snapshot held = state_of_rank(0, 5);
+  held.before_commit = [&] { CHECK(wait_until([&] { return go.load(); })); };
+  first.save(std::move(held), false);
+  for (const bool keep : {false, true}) second.save(state_of_rank(1, 5), keep);
+  second.wait();  // for both saves
+  go = true;
+  first.save(state_of_rank(0, 5), true);
+  CHECK_NOTHROW(first.wait());
+  CHECK(sorted_names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
+  CHECK(sorted_names_in(folder / "run/ckpt/step-5") ==
+        std::vector<std::string>{"manifest.json", "state-00000-of-00002.safetensors",
+                                 "state-00001-of-00002.safetensors"});
+  CHECK(read_manifest(folder / "run/ckpt/step-5").keep);
+  CHECK(Checkpointer::latest(workdir)->tensors.at("params/kernel").equal(permuted() + 5));
+}
+
 TEST_CASE("pieces: a rank that does not write its part ends the save with its name") {
   const MemoryFolder folder;
   const Workdir workdir(folder / "run");
@@ -213,7 +236,7 @@ TEST_CASE("pieces: a rank that does not write its part ends the save with its na
   Checkpointer alone(workdir, writers(0, /*patience=*/0.1));
   alone.save(state_of_rank(0, 6), false);
   CHECK(error_of([&] { alone.wait(); }, Exit::storage) ==
-        folder / "run/ckpt/step-6.5a.tmp" +
+        folder / "run/ckpt/step-6.1.5a.tmp" +
             ": error: rank 1 has not written its part of the checkpoint within 0.1 s (do all ranks "
             "see the same workdir?)");
   CHECK(sorted_names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
@@ -235,7 +258,7 @@ TEST_CASE("pieces: rank 0 waits once for all ranks that do not write, not for ea
 TEST_CASE("pieces: a damaged part file of another rank ends the save") {
   const MemoryFolder folder;
   const Workdir workdir(folder / "run");
-  const std::string unfinished = folder / "run/ckpt/step-6.5a.tmp";
+  const std::string unfinished = folder / "run/ckpt/step-6.1.5a.tmp";
   make_folders(unfinished);
   write_file_atomically(unfinished + "/part-1.json", "garbage");
   Checkpointer first(workdir, writers(0));

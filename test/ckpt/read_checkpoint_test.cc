@@ -5,14 +5,17 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/manifest.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/opens.h"
+#include "test/support/variable.h"
 
 namespace bv::test {
 namespace {
@@ -72,6 +75,30 @@ TEST_CASE("a run continues only from a checkpoint that holds what it takes") {
         workdir.ckpt().step(20) +
             ": error: manifest.json: meta.compute_threads is missing, so no run can continue from "
             "this checkpoint");
+}
+
+// If the run went back to step 10, it would lose steps, and step 20 would win at the next start.
+TEST_CASE("a checkpoint that the disk cannot read is tried again, and is not a damaged one") {
+  const Variable short_wait("BVTRAIN_RETRY_AFTER", "0.01");
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save_steps(workdir, {10, 20});
+  const std::string newest = workdir.ckpt().step(20), manifest = newest + "/manifest.json";
+  fs::rename(manifest, folder / "whole");
+  fs::create_symlink("/proc/self/mem", manifest);  // reading it fails with EIO
+  const std::string line = newest + ": error: manifest.json: cannot read: Input/output error";
+  CHECK(error_of([&] { Checkpointer::latest(workdir); }, Exit::storage) ==
+        line +
+            "; run the command again when the disk can be read, or move this folder away to use "
+            "an older checkpoint");
+  CHECK(error_of([&] { Checkpointer::latest_step(workdir.ckpt()); }, Exit::storage) == line);
+  CHECK(error_of([&] { Checkpointer::load(newest); }, Exit::storage) == line);
+  const Variable wait("BVTRAIN_RETRY_AFTER", "0.2");
+  std::jthread repair([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    fs::rename(folder / "whole", manifest);
+  });
+  CHECK(Checkpointer::latest(workdir)->step == 20);
 }
 
 // If it were opened twice, another file might replace it between the size check and the read.

@@ -136,12 +136,6 @@ TEST_CASE(
       contains(claimed(), fmt::format("Takes over {} from process 123 on host here, which did not "
                                       "release it",
                                       folder.path())));
-  // Of another machine, but so old that nobody waits for it.
-  std::ofstream(lock) << "123 there other-boot 0000000007\n";
-  fs::last_write_time(lock, fs::file_time_type::clock::now() - std::chrono::hours(2));
-  const double begin = now();
-  CHECK(contains(claimed(), "from process 123 on host there"));
-  CHECK(now() - begin < WorkdirLock::kBeat);
 }
 
 TEST_CASE("workdir: where locks hold per host, the line of another machine is watched") {
@@ -150,7 +144,9 @@ TEST_CASE("workdir: where locks hold per host, the line of another machine is wa
   const std::string lock = folder / ".lock";
   const auto write_line = [&](int counter) {
     std::fstream file(lock, counter == 1 ? std::ios::out : std::ios::in | std::ios::out);
-    file << fmt::format("123 there other-boot {:010}\n", counter);
+    file << fmt::format("123 there other-boot {:010}\n", counter) << std::flush;
+    // The clock of the file server may be far behind.
+    fs::last_write_time(lock, fs::file_time_type::clock::now() - std::chrono::hours(2));
   };
   write_line(1);
   {

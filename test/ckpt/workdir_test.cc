@@ -3,6 +3,7 @@
 
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -259,6 +260,29 @@ TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
   Workdir next(mixed.dir());
   next.claim();
   CHECK(fs::exists(next.lock()));
+}
+
+// The run is complete, so a file that stays must not make it a failure.
+TEST_CASE("workdir: remove goes on after a folder that it cannot delete") {
+  const MemoryFolder folder;
+  Workdir workdir(folder / "run");
+  workdir.claim();
+  std::string deep = fs::path(workdir.log(0)).parent_path().string();
+  for (int i = 0; i < 40; ++i) deep += "/a";
+  for (const auto& path : {deep, workdir.ckpt().step(3)}) fs::create_directories(path);
+  for (const auto& file : {workdir.metrics(), workdir.done(), workdir.dir() + "/thesis.tex"})
+    std::ofstream(file) << "x";
+  std::vector<std::string> left;
+  {
+    // Each level of a folder that is deleted takes a descriptor. Only eight are free.
+    std::vector<int> free;
+    for (int i = 0; i < 8; ++i) free.push_back(::dup(STDERR_FILENO));
+    const Limit descriptors(RLIMIT_NOFILE, static_cast<rlim_t>(free.back()) + 1);
+    for (const int fd : free) ::close(fd);
+    left = workdir.remove();
+  }
+  CHECK(left == std::vector<std::string>{"log", "thesis.tex"});
+  CHECK(std::distance(fs::directory_iterator(workdir.dir()), fs::directory_iterator()) == 2);
 }
 
 TEST_CASE("a path with :best means a best checkpoint only behind a folder") {

@@ -199,6 +199,24 @@ TEST_CASE("a kill -9 during a sharded save leaves a whole checkpoint") {
   }
 }
 
+TEST_CASE("a sharded run that stops early keeps the step that it is still saving") {
+  const ShardedRuns f;
+  // With a learning rate of 0 no step is better than step 0. Rank 0 sleeps before it commits step
+  // 3; meanwhile the run stops early and saves the step again, to be kept.
+  Child child(f.args("run", 2, "sharding_strategy=zero1",
+                     {"--set", "lr=0.0", "--set", "keep_ckpt_steps=null", "--set",
+                      "early_stop={metric: test/loss, patience_steps: 3}"}),
+              {{"BVTRAIN_SLEEP_AT", "ckpt.manifest_written:2:2"}});
+  const Finished finished = child.wait(60);
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  CHECK(finished.err.find("[3] checkpoint kept: ") != std::string::npos);
+  CHECK(exists(f.dir / "run/DONE"));
+  CHECK(files_in(f.dir / "run/ckpt") == std::vector<std::string>{"LAST", "step-1", "step-3"});
+  CHECK(files_in(f.dir / "run/ckpt/step-3").size() == 3);
+  CHECK(Checkpointer::load(f.dir / "run").step == 3);
+}
+
 TEST_CASE(
     "a broken piece is noticed and the checkpoint before it is used; export and predict read "
     "pieces") {

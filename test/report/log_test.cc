@@ -13,10 +13,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <regex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -229,6 +231,30 @@ TEST_CASE("log: the file has UTC stamps, details, no progress and no colour") {
   log::open_file(scratch / "log.txt");  // opened again: it is appended to
   log::info("more");
   CHECK(matches(bv::read_file(scratch / "log.txt"), "[^]*I last\n[^]*I more\n"));
+}
+
+// On NFS, the folder of a file that is still open cannot be deleted.
+TEST_CASE("log: a file that was closed gets no more lines") {
+  const TempFolder scratch;
+  const Console console(Console::Kind::pipe);
+  REQUIRE(console.ok());
+  const auto is_open = [&] {
+    for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code error;
+      if (std::filesystem::read_symlink(open.path(), error) ==
+          std::filesystem::canonical(scratch / "log.txt"))
+        return true;
+    }
+    return false;
+  };
+  log::open_file(scratch / "log.txt");
+  log::info("one");
+  CHECK(is_open());
+  log::close_file();
+  CHECK_FALSE(is_open());
+  log::info("two");
+  CHECK(matches(bv::read_file(scratch / "log.txt"), "[^]*I one\n"));
+  CHECK(matches(console.read(), kStamp + "one\n" + kStamp + "two\n"));
 }
 
 TEST_CASE("log: a file that cannot be opened is a storage error; one that fills up is a warning") {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/regular_file.h"
@@ -264,6 +265,17 @@ TEST_CASE("error lines") {
   CHECK_NOTHROW(check(true, "never {}", 1));
   CHECK(failure([] { check(false, "n is {}", 3); }) ==
         Failure{Exit::internal, "internal: error: n is 3"});
+}
+
+TEST_CASE("an error of a disk or a file server is not a mistake of the user") {
+  for (const int error : {EIO, ESTALE, ETIMEDOUT, EACCES}) {
+    INFO(error);
+    try {
+      throw_file_error(Exit::usage, "f", "", error);
+    } catch (const Error& thrown) {
+      CHECK(thrown.code() == (error == EACCES ? Exit::usage : Exit::storage));
+    }
+  }
 }
 
 }  // namespace bv::test

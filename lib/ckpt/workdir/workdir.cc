@@ -12,6 +12,8 @@
 
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/system_error.h"
+#include "lib/report/log.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/limits.h"
@@ -157,7 +159,7 @@ std::vector<int64_t> CkptFolder::steps() const {
     if (step && it->is_directory(unreadable)) steps.push_back(*step);
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw Error(Exit::usage, path_, "cannot list: " + error.message());
+    throw_file_error(Exit::usage, path_, "cannot list: ", error.value());
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -288,21 +290,25 @@ std::vector<std::string> Workdir::remove() {
   std::vector<std::string> own = left_behind(/*ends=*/true);
   for (const auto& more : {kept_files(), own_files()})
     own.insert(own.end(), more.begin(), more.end());
-  own.push_back(lock());  // last: until then no other process can claim the folder
+  // These go last, in this order. As long as rows and DONE are there, a start finds a finished run
+  // and does not train again; as long as the lock is there, no other process can claim the folder.
+  for (const std::string& path : {metrics(), done(), lock()}) {
+    std::erase(own, path);
+    own.push_back(path);
+  }
+  std::error_code error;
   for (const std::string& path : own) {
     if (path == lock()) lock_->stop_beat();
-    std::error_code error;
     fs::remove_all(path, error);
-    if (error) throw Error(Exit::storage, path, "cannot remove: " + error.message());
   }
+  lock_.reset();  // on NFS, the deleted file keeps a name in the folder until it is closed
   std::vector<std::string> others;
-  std::error_code error;
   for (fs::directory_iterator it(dir_, error), end; !error && it != end; it.increment(error)) {
     others.push_back(it->path().filename().string());
   }
   std::sort(others.begin(), others.end());
   if (others.empty() && !error) fs::remove(dir_, error);
-  if (error) throw Error(Exit::storage, dir_, "cannot remove: " + error.message());
+  if (error) log::warn("{}: cannot remove: {}", dir_, error.message());
   return others;
 }
 

@@ -31,7 +31,7 @@
 //       best/, best-<name>/     the checkpoint at which a metric was best (key `best`): a commit of
 //                               its own, with links to the files of its step
 //       step-<n>.tmp/           a checkpoint being written by one process
-//       step-<n>.<id>.tmp/      a checkpoint being written by several ranks; also holds
+//       step-<n>.<k>.<id>.tmp/  the k-th save of several ranks, being written; also holds
 //         part-<rank>.json      what rank 0 must know about the file of another rank
 //       best.tmp/               a best checkpoint being written
 //       .trash-step-<n>/        a checkpoint being deleted
@@ -82,7 +82,7 @@ class CkptFolder {
   static std::optional<int64_t> step_of(std::string_view name);
   std::string step(int64_t step) const { return path_ + "/" + step_name(step); }
   // Returns the folder in which the checkpoint of a step is written before it is committed. `id` is
-  // Writers::id; empty for a single process.
+  // empty for a single process, and "<number of the save>.<Writers::id>" for several.
   std::string unfinished(int64_t step, const std::string& id) const;
   // Returns the folder of the best checkpoint of a series; `name` is empty if the config has only
   // one series.
@@ -95,10 +95,12 @@ class CkptFolder {
   std::string trash(int64_t step) const;
 
   // Returns the steps of all committed checkpoints, ascending. Does not verify them. Empty if there
-  // is no such folder; throws Error(Exit::usage) if it cannot be listed.
+  // is no such folder. If it cannot be listed, throws Error: Exit::storage if the disk fails,
+  // otherwise Exit::usage.
   std::vector<int64_t> steps() const;
   // Returns the paths of what killed saves have left behind: unfinished checkpoints, replaced ones,
-  // trash and temporary files of LAST, but not the folders of the current start `id`.
+  // trash and temporary files of LAST, but not the folders of the current start, whose Writers::id
+  // is `id`.
   std::vector<std::string> leftovers(const std::string& id) const;
 
  private:
@@ -179,8 +181,8 @@ class Workdir {
   // Error(Exit::storage).
   void remove_end() const;
   // Deletes all files of the run (--cleanup), and the folder too if it is empty then. Returns the
-  // names of the other files that remain in it. The caller must hold the lock. Throws
-  // Error(Exit::storage).
+  // names that remain in it: files of others, and what cannot be deleted. The caller must hold the
+  // lock, which is released.
   std::vector<std::string> remove();
 
  private:

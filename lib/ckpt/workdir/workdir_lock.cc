@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <ctime>
 #include <mutex>
 #include <new>
 #include <stop_token>
@@ -34,7 +33,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::time_t kLongAgo = 3600;  // seconds; far more than the skew of two hosts' clocks
 // The second note follows sooner than later ones. Two hosts that do not see each other's locks may
 // start a run at the same time. With this short delay they detect it before either run has saved
 // anything.
@@ -104,14 +102,13 @@ bool same_file(int fd, const std::string& path) {
 }
 
 // Throws a "workdir is in use" Error if another machine's note changes within three beats.
-void watch_other_machine(int fd, const std::string& dir, const std::string& lock,
-                         const Note& before, const Note& own) {
+// The age of the file proves nothing: a file server sets it, whose clock may be wrong.
+void watch_other_machine(const std::string& dir, const std::string& lock, const Note& before,
+                         const Note& own) {
   const bool same_machine = before.machine == "-" || before.machine.empty()
                                 ? before.host == own.host
                                 : before.machine == own.machine;
-  struct stat info {};
-  if (same_machine || ::fstat(fd, &info) != 0 || info.st_mtime < std::time(nullptr) - kLongAgo)
-    return;
+  if (same_machine) return;
   const double wait = WorkdirLock::kSilentBeats * WorkdirLock::beat();
   log::info("{} was in use by {}: waiting {:.0f} s to see whether it still runs", dir,
             before.holder(), wait);
@@ -254,7 +251,7 @@ std::optional<WorkdirLock> WorkdirLock::take(const std::string& dir, const std::
   const std::string name = own_name();
   const Note before = read_note(file.get());
   if (before.names_a_process()) {
-    watch_other_machine(file.get(), dir, lock, before, Note(name));
+    watch_other_machine(dir, lock, before, Note(name));
     if (!same_file(file.get(), lock)) return std::nullopt;
     log::info("Takes over {} from {}, which did not release it", dir, before.holder());
   }

@@ -57,6 +57,8 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
     else
       row.push_back({name, fmt::format("{}", value)});
   }
+  nlohmann::json starts = nlohmann::json::array();
+  for (const RunStart& each : starts_) starts.push_back({each.from, each.time});
   const Chrono::State& chrono = chrono_.state();
   nlohmann::json meta = {
       {"tool_version", options_.tool_version},
@@ -76,6 +78,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       {"skipped_steps", skipped_steps_},
       {"rollbacks", earlier_.rollbacks.size()},
       {"config_changes", config_changes_.size()},
+      {"starts", starts},
       {"row", row},
       {"due_evals", due_evals_},
       {"chrono",
@@ -103,10 +106,10 @@ void Trainer::save(int64_t step, Save kind) {
   saved_step_ = step;
   if (kind == Save::keep) kept_step_ = step;
   if (!writes_checkpoints()) return;
-  skipped_.sync();
   chrono_.advance(step);
   const PausedChrono paused(chrono_);
   const Group::Phase phase(group_, "checkpoint");
+  skipped_.sync();
   const trace::Span span("checkpoint snapshot");
   Snapshot snapshot;
   snapshot.step = step;
