@@ -186,8 +186,8 @@ top | log_all_hosts | - | only process 0 writes the metrics, and each process ha
 top | train_checkpoint_all_hosts best_checkpoint_all_hosts | - | process 0 writes the checkpoint, and each
     process its shard of sharded state; leave it out
 top | log_all_train_data | - | 'log_training_steps: 1' writes a row for every step
-top | save_initial_train_checkpoint | - | step 0 is not saved; with 'ckpt_steps' the first checkpoint is that of
-    step 1; leave it out
+top | save_initial_train_checkpoint | - | step 0 is not saved, unless 'best' evaluates it;
+    'ckpt_steps' saves from step 1 on; leave it out
 top | eval_initial_weights | - | evaluators run before training, unless they have 'skip_first: true'; leave it
     out
 top | one_off_evaluate | - | 'bvtrain eval --workdir DIR' evaluates the checkpoints of a run

@@ -22,6 +22,7 @@
 #include "lib/report/metric_file.h"
 #include "lib/report/metric_writer.h"
 #include "lib/report/muted.h"
+#include "lib/train/start.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
 #include "lib/util/signals.h"
@@ -216,10 +217,10 @@ class NewCheckpoints {
   int64_t evaluate(const std::vector<FoundCheckpoint>& found) {
     int64_t evaluated = 0;
     for (const FoundCheckpoint& each : found) {
-      const bool drops_rows = each.step <= done_->last_row();
+      const size_t rows = done_->rows().size();
       if (!evaluate(each)) continue;
       ++evaluated;
-      if (drops_rows) break;
+      if (done_->rows().size() <= rows) break;
     }
     return evaluated;
   }
@@ -234,7 +235,8 @@ class NewCheckpoints {
       done_->skip(found.step, found.identity);
       return false;
     }
-    if (!can_replace_rows(found.step)) {
+    const std::optional<int64_t> discarded = first_discarded(*checkpoint);
+    if (!discarded && !can_replace_rows(found.step)) {
       done_->skip(found.step, found.identity);
       return false;
     }
@@ -244,7 +246,7 @@ class NewCheckpoints {
     std::string evals = evaluators_->evals();
     if (done_->last_row() >= 0) evals = add_to_row_evaluators(rows_, evals);
     if (read_file_if_any(rows_.config()) != evals) write_file_atomically(rows_.config(), evals);
-    if (found.step <= done_->last_row()) drop_rows_from(found.step);
+    if (discarded || found.step <= done_->last_row()) drop_rows(found.step, discarded);
     if (!best_) {
       best_.emplace(run_, best_series(), rows_.metrics(), *done_);
       best_->hold(found.step);
@@ -256,8 +258,41 @@ class NewCheckpoints {
     metrics_->write_report();
     metrics_->end_row();
     metrics_->flush();
-    done_->add(found.step, found.identity);
+    const std::vector<RunStart> starts = starts_of(*checkpoint);
+    done_->add(found.step, found.identity,
+               starts.empty() ? std::nullopt : std::optional(starts.back().time));
     return true;
+  }
+
+  // Returns the step of the first row whose weights the run has discarded: a later start, from this
+  // step or an earlier one, has led to `found`. Skips a row before `found` whose checkpoint still
+  // exists: without the row, that checkpoint would be evaluated and discarded again each time.
+  // Returns nullopt if there is no such row. Also returns nullopt, after a warning, if dropping the
+  // rows from there on would lose a valid row whose checkpoint is gone.
+  std::optional<int64_t> first_discarded(const Restored& found) {
+    const std::vector<RunStart> starts = starts_of(found);
+    const auto is_discarded = [&](int64_t row) {
+      const std::optional<int64_t> started = done_->started(row);
+      if (!started || (row < found.step && !path_is_missing(run_.ckpt().step(row)))) return false;
+      return std::ranges::any_of(starts, [&](const RunStart& start) {
+        return row >= start.from && *started < start.time;
+      });
+    };
+    const auto end = done_->rows().end();
+    const auto first = std::find_if(done_->rows().begin(), end, is_discarded);
+    if (first == end) return std::nullopt;
+    const auto lost = std::find_if(first, end, [&](int64_t row) {
+      return row != found.step && !is_discarded(row) && path_is_missing(run_.ckpt().step(row));
+    });
+    if (lost == end) return *first;
+    if (std::exchange(kept_row_, *first) != *first) {
+      log::warn(
+          "{}: the run trained step {} again, so its row is out of date; it stays, because "
+          "replacing "
+          "it would also remove the row of step {}, whose checkpoint is gone",
+          rows_.metrics(), *first, *lost);
+    }
+    return std::nullopt;
   }
 
   // Rows are in the order of steps, so a step that is evaluated late replaces the rows of later
@@ -276,13 +311,22 @@ class NewCheckpoints {
     return false;
   }
 
-  // Drops the rows of `step` and of later steps. Either the run has saved this step again, because
-  // it went back to an earlier checkpoint or started over. Or the step has no row, because its
-  // checkpoint could not be read before.
-  void drop_rows_from(int64_t step) {
-    log::warn("{}: step {} {}; the rows from there on are replaced", rows_.metrics(), step,
-              done_->has_row(step) ? "was saved again after its evaluation"
-                                   : "is evaluated after later steps");
+  // Drops the rows of the step `found` and of later ones, because `found` is evaluated now: either
+  // its checkpoint could not be read before, or the run went back or started over. In the second
+  // case also drops the rows from `discarded` on, which first_discarded() gives.
+  void drop_rows(int64_t found, std::optional<int64_t> discarded) {
+    const int64_t step = std::min(found, discarded.value_or(found));
+    if (done_->has_row(found) || !discarded) {
+      log::warn("{}: step {} {}; the rows from {} on are replaced", rows_.metrics(), found,
+                done_->has_row(found) ? "was saved again after its evaluation"
+                                      : "is evaluated after later steps",
+                step == found ? "there" : fmt::format("step {}", step));
+    } else {
+      log::warn(
+          "{}: the run trained step {} again, so its row is out of date; the rows from step {} on "
+          "are replaced",
+          rows_.metrics(), *discarded, step);
+    }
     EvaluatedBest::put_aside_from(run_, best_series(), step);  // first: it follows from the rows
     done_->remove_from(step);  // before the rows: a later start then drops what is left of them
     metrics_->close();
@@ -326,6 +370,7 @@ class NewCheckpoints {
   std::optional<MetricWriter> metrics_;
   std::string built_from_;
   std::unique_ptr<RunEvaluators> evaluators_;
+  int64_t kept_row_ = -1;              // a row of discarded weights that stays
   std::optional<EvaluatedBest> best_;  // rebuilt when the evaluators or earlier rows change
 };
 

@@ -27,10 +27,10 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 // it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
 // run deletes meanwhile, or that is damaged, is skipped with a warning; the next call tries it
-// again. If a step that has a row was saved again, because the run went back or started over, the
-// rows from that step on are replaced. If a step is evaluated late, the rows of later steps are
-// replaced too. `output` must not have rows of other evaluators or of another run, or files of a
-// run.
+// again. If the run went back or started over, the rows of the steps that it trains again are
+// replaced, even if it now saves other steps. If a step is evaluated late, the rows of later steps
+// are replaced too. `output` must not have rows of other evaluators or of another run, or files of
+// a run.
 //
 // Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does. Also throws
 // Error(Exit::usage) if there is no row because all checkpoints were skipped, and

@@ -36,7 +36,7 @@ class EvaluatedBest {
   // measured a metric of a series.
   void take(int64_t step, const std::string& identity, const Row& row);
 
-  // Moves the best checkpoints of `step` and of later ones aside: these steps are evaluated again.
+  // Moves the best checkpoints of `step` and of later ones aside: their rows are replaced.
   static void put_aside_from(const Workdir& run, const std::vector<BestSeries>& series,
                              int64_t step);
 

@@ -66,12 +66,17 @@ EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> r
       continue;
     }
     const auto step = parse_count(entry.key());
-    sound = step && entry->is_string();
-    if (sound) identities_[*step] = entry->get<std::string>();
+    const bool pair = entry->is_array() && entry->size() == 2;  // not in older records
+    const nlohmann::json& identity = pair ? entry->front() : *entry;
+    sound = step && identity.is_string() && (!pair || entry->back().is_number_integer());
+    if (sound) identities_[*step] = identity.get<std::string>();
+    if (sound && pair) started_[*step] = entry->back().get<int64_t>();
   }
-  if (!sound) identities_.clear();
-  if (!sound) run_.reset();
-  if (!sound) log::warn("{}: is damaged, so it is ignored", file_);
+  if (sound) return;
+  identities_.clear();
+  started_.clear();
+  run_.reset();
+  log::warn("{}: is damaged, so it is ignored", file_);
 }
 
 std::optional<std::string> EvaluatedCheckpoints::identity(const std::string& folder) {
@@ -90,9 +95,17 @@ bool EvaluatedCheckpoints::contains(int64_t step, const std::string& identity) c
   return rows_.contains(step) && (found == identities_.end() || found->second == identity);
 }
 
-void EvaluatedCheckpoints::add(int64_t step, const std::string& identity) {
+std::optional<int64_t> EvaluatedCheckpoints::started(int64_t row) const {
+  const auto found = started_.find(row);
+  return found == started_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void EvaluatedCheckpoints::add(int64_t step, const std::string& identity,
+                               std::optional<int64_t> started) {
   rows_.insert(step);
   identities_[step] = identity;
+  started_.erase(step);
+  if (started) started_[step] = *started;
   write();
 }
 
@@ -101,13 +114,18 @@ void EvaluatedCheckpoints::remove_from(int64_t step) {
     identities_[*row] = kRemoved;
   for (auto entry = identities_.lower_bound(step); entry != identities_.end(); ++entry)
     entry->second = kRemoved;
+  started_.erase(started_.lower_bound(step), started_.end());
   write();
 }
 
 void EvaluatedCheckpoints::write() const {
   nlohmann::ordered_json record = nlohmann::ordered_json::object();
   if (run_) record[kRun] = {{"workdir", run_->workdir}, {"first_started", run_->first_started}};
-  for (const auto& [each, text] : identities_) record[std::to_string(each)] = text;
+  for (const auto& [each, text] : identities_) {
+    nlohmann::ordered_json& entry = record[std::to_string(each)];
+    entry = text;
+    if (const auto time = started(each)) entry = {text, *time};
+  }
   write_file_atomically(file_, json_text(record, 0) + "\n");
 }
 

@@ -46,8 +46,11 @@ class EvaluatedCheckpoints {
   const std::set<int64_t>& rows() const { return rows_; }
   // Returns the step of the last row; -1 if there is none.
   int64_t last_row() const { return rows_.empty() ? -1 : *rows_.rbegin(); }
-  // Records that the checkpoint now has a row. Throws Error(Exit::storage).
-  void add(int64_t step, const std::string& identity);
+  // Returns RunStart::time of the start that saved the row's checkpoint; nullopt if it is not
+  // known.
+  std::optional<int64_t> started(int64_t row) const;
+  // Records that the checkpoint now has a row. `started` as above. Throws Error(Exit::storage).
+  void add(int64_t step, const std::string& identity, std::optional<int64_t> started = {});
   // Remembers in this process that the checkpoint cannot be used. This is not recorded in the file:
   // a later process may be able to read it, for example after a copy is complete.
   void skip(int64_t step, const std::string& identity) { skipped_[step] = identity; }
@@ -63,6 +66,7 @@ class EvaluatedCheckpoints {
   std::optional<RunOfRows> run_;
   std::set<int64_t> rows_;
   std::map<int64_t, std::string> identities_;
+  std::map<int64_t, int64_t> started_;
   std::map<int64_t, std::string> skipped_;
 };
 

@@ -33,13 +33,23 @@ Json essence(Json all) {
   return all;
 }
 
+// Returns whether two evaluators measure the same. If the loss of the run is known for only one of
+// them, it is left out.
+bool same(Json a, Json b) {
+  if (a.is_object() && b.is_object() && a.contains(kLossOfRun) != b.contains(kLossOfRun)) {
+    a.erase(kLossOfRun);
+    b.erase(kLossOfRun);
+  }
+  return a == b;
+}
+
 // Returns whether the rows of two sets of evaluators can share a file: evaluators with the same
 // name measure the same, and one set includes the other.
 bool fit(const Json& a, const Json& b) {
   size_t common = 0;
   for (const auto& [name, keys] : a.items()) {
     if (!b.contains(name)) continue;
-    if (b.at(name) != keys) return false;
+    if (!same(b.at(name), keys)) return false;
     ++common;
   }
   return common == std::min(a.size(), b.size());

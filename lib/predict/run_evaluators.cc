@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lib/ckpt/restored.h"
@@ -9,6 +10,7 @@
 #include "lib/input/image/pixel_limit.h"
 #include "lib/model/init.h"
 #include "lib/predict/predict_model.h"
+#include "lib/predict/row_evaluators.h"
 #include "lib/predict/trained_parts.h"
 #include "lib/report/chrono.h"
 #include "lib/report/live_line.h"
@@ -18,6 +20,7 @@
 #include "lib/train/recipe.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/train/step/shape_check.h"
+#include "lib/util/json_text.h"
 #include "lib/util/pattern.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
@@ -110,6 +113,19 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   for (const std::string& line : warnings(config_)) log::warn("{}", line);
 }
 
+std::string RunEvaluators::evals() const {
+  auto all = nlohmann::ordered_json::parse(config_.section("evals").json());
+  const auto arguments = nlohmann::ordered_json::parse(config_.section("task_kw").json());
+  const bool other_delta = arguments.contains("delta") && arguments.at("delta") != 1;
+  for (const EvalJob& job : jobs_) {
+    if (!job.evaluator->follows_loss()) continue;
+    auto& loss = all[job.name][kLossOfRun] = {{"loss", loss_}};
+    if (other_delta && job.evaluator->output() == kLossOutput)
+      loss["delta"] = arguments.at("delta");
+  }
+  return json_text(all) + "\n";
+}
+
 void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics, const Workdir* folder) {
   EvalContext context;
   context.step = checkpoint.step;
@@ -139,7 +155,7 @@ void RunEvaluators::read_jobs(const Restored& from, const ModelEnv& env) {
   const std::string task = config_.get("task", "classify");
   defaults.data.labels_are_numbers = task == "regress";
   defaults.has_ema = config_.has("ema");
-  defaults.loss = config_.get("loss", default_loss(task));
+  defaults.loss = loss_ = config_.get("loss", default_loss(task));
   defaults.predictions = task_->predictions();
   const Config evals = config_.section("evals");
   jobs_ = read_evals(evals, defaults, length);

@@ -44,8 +44,9 @@ class RunEvaluators {
   // take the images of an evaluator.
   RunEvaluators(const EvaluateRequest& request, const Restored& from);
 
-  // Returns the evaluators as JSON.
-  std::string evals() const { return config_.section("evals").json() + "\n"; }
+  // Returns the evaluators as JSON. Those that measure with the loss of the run hold it as
+  // kLossOfRun.
+  std::string evals() const;
   // Returns the series of `best` with `by: eval`.
   const std::vector<BestSeries>& best() const { return best_; }
   // Copies the weights of a checkpoint of the run into the model and adds the metrics of all
@@ -67,6 +68,7 @@ class RunEvaluators {
   const SpinThrottle throttle_{threads_};
   std::shared_ptr<Model> model_;
   std::unique_ptr<Task> task_;
+  std::string loss_;  // of the run
   std::vector<EvalJob> jobs_;
   std::vector<BestSeries> best_;
   MetricOwners metric_owners_;

@@ -115,6 +115,14 @@ void check_output(const Config& config, const EvalJob& job, const std::string& t
                                                    : "write pred: " + right));
 }
 
+// Whether the evaluator may leave out broken examples. It then has the metric `errors`. This looks
+// at the key but does not mark it as read: an evaluator that has no such key must report it as
+// unknown.
+bool may_skip_errors(const Config& config) {
+  const char* key = "skip_errors";
+  return config.has(key) && config.json(key) != "0" && config.json(key) != "false";
+}
+
 EvalJob read_eval(const std::string& name, const Config& config, const EvalDefaults& defaults,
                   const RunLength& length) {
   check_name(name, config);
@@ -139,6 +147,7 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
     if (const auto every = duration_every(config, "log", length); every && *every)
       job.due.emplace(*every, length.total_steps, /*last=*/true, /*first=*/false);
   });
+  job.skips_errors = may_skip_errors(config);
   const std::string type = config.get("type", name.c_str());
   const std::vector<std::string> types = Evaluator::Registry::names();
   if (!config.has("type") && std::find(types.begin(), types.end(), type) == types.end())
@@ -165,7 +174,9 @@ void warn_of_random_ops(const Config& config) {
 void check_metric_names(const Config& evals, const std::vector<EvalJob>& jobs) {
   MetricOwners owners;
   for (const EvalJob& job : jobs) {
-    for (const std::string& name : job.evaluator->metrics().value_or(std::vector<std::string>())) {
+    auto names = job.evaluator->metrics().value_or(std::vector<std::string>());
+    if (job.skips_errors) names.emplace_back("errors");
+    for (const std::string& name : names) {
       const std::string why = claim_metric(job.prefix + name, job.name, owners);
       if (why.empty()) continue;
       evals.section(job.name).problem("", why);

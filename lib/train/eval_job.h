@@ -19,11 +19,12 @@ namespace bv {
 inline const std::string kEvalSeconds = "z/secs/eval/";
 
 struct EvalJob {
-  std::string name;         // the key in `evals`
-  std::string pred;         // the task's prediction function
-  std::string prefix;       // of the metrics' names
-  bool skip_first = false;  // does not run before the first step
-  bool ema = false;         // evaluates the averaged weights
+  std::string name;           // the key in `evals`
+  std::string pred;           // the task's prediction function
+  std::string prefix;         // of the metrics' names
+  bool skip_first = false;    // does not run before the first step
+  bool ema = false;           // evaluates the averaged weights
+  bool skips_errors = false;  // may leave out broken examples, and has the metric `errors`
   Tta tta;
   std::optional<Due> due;  // log_steps, log_seconds, ...; absent: training does not run it
   std::unique_ptr<Evaluator> evaluator;

@@ -1,6 +1,7 @@
 #include "lib/train/start.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "lib/ckpt/best_checkpoint.h"
@@ -10,6 +11,7 @@
 #include "lib/input/check/data_sections.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/report/log.h"
+#include "lib/tasks/task.h"
 #include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
 #include "lib/train/weights/weights.h"
@@ -56,6 +58,30 @@ void check_step(const Restored& from, int64_t total_steps) {
   throw Error(Exit::usage, from.folder,
               fmt::format("this checkpoint is at step {}, after the {} steps of this run",
                           from.step, total_steps));
+}
+
+std::vector<RunStart> starts_of(const Restored& checkpoint) {
+  constexpr int64_t kLatest = int64_t{1} << 53;
+  const auto number = [](const nlohmann::json& value) {
+    return value.is_number_integer() ? value.get<int64_t>() : -1;
+  };
+  std::vector<RunStart> starts;
+  for (const nlohmann::json& each : checkpoint.meta.value("starts", nlohmann::json::array())) {
+    if (!each.is_array() || each.size() != 2) continue;
+    const RunStart start = {number(each[0]), number(each[1])};
+    if (start.from >= 0 && start.time >= 0 && start.time < kLatest) starts.push_back(start);
+  }
+  return starts;
+}
+
+void add_start(std::vector<RunStart>& starts, int64_t from) {
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  // The host of the start before may have had a later clock.
+  const int64_t least = starts.empty() ? 0 : starts.back().time + 1;
+  std::erase_if(starts, [&](const RunStart& each) { return each.from >= from; });
+  const int64_t time = std::chrono::duration_cast<milliseconds>(now).count();
+  starts.push_back({from, std::max(time, least)});
 }
 
 void check_best(const Selection& selection, const Workdir& workdir) {
@@ -132,6 +158,25 @@ bool leaves_training(ConfigChange change) {
   return is_harmless(change.key());
 }
 
+// Returns the evaluators that measure with the loss of the run, if one of the changes is about it.
+std::set<std::string> evaluators_of_loss(const std::vector<ConfigChange>& changes,
+                                         const std::vector<EvalJob>& jobs) {
+  const auto changed = [&](const char* key) {
+    return std::any_of(changes.begin(), changes.end(),
+                       [&](const ConfigChange& change) { return change.key() == key; });
+  };
+  const bool other_loss = changed("loss") || changed("task");
+  // Other keys of task_kw, such as class_weights, affect the training but not `pred: loss`.
+  const bool other_delta = changed("task_kw.delta");
+  std::set<std::string> names;
+  for (const EvalJob& job : jobs) {
+    const bool averages_it = job.evaluator->output() == kLossOutput;
+    if ((other_loss && job.evaluator->follows_loss()) || (other_delta && averages_it))
+      names.insert(job.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
@@ -170,6 +215,7 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
                           (same_data && data_paths.matches(change.key()));
     (accepted ? changes.harmless : changes.changing).push_back(std::move(change));
   }
+  changes.follow_loss = evaluators_of_loss(changes.changing, recipe.evals);
   return changes;
 }
 
@@ -193,6 +239,7 @@ std::vector<std::string> ConfigChanges::lines() const {
 
 std::vector<std::string> ConfigChanges::changed_evaluators() const {
   std::set<std::string> names = added;
+  names.insert(follow_loss.begin(), follow_loss.end());
   for (const ConfigChange& change : changing) {
     const std::string name = evaluator_of(change);
     if (!name.empty()) names.insert(name);

@@ -2,6 +2,7 @@
 // `resume`, else `model_init`. The start itself is in trainer_start.cc.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -30,13 +31,14 @@ ClassNames classes_of(const std::optional<Restored>& checkpoint);
 struct ConfigChanges {
   std::vector<ConfigChange> harmless, changing;  // `changing` keys change the training
   std::set<std::string> added;                   // evaluators that the checkpoint's config lacks
+  std::set<std::string> follow_loss;  // evaluators that measure with the loss, if that has changed
 
   bool none() const { return harmless.empty() && changing.empty(); }
   // Returns one line for each change: "lr: 0.001 -> 0.01".
   std::vector<std::string> lines() const;
   void report() const;  // logs them
-  // Returns the evaluators that measure something else now, such as other data, and those that were
-  // added: before, their names or their metrics may have been those of another evaluator.
+  // Returns the evaluators that measure something else now, such as other data or another loss.
+  // Also returns added evaluators: an earlier evaluator may have had the same name or metric.
   std::vector<std::string> changed_evaluators() const;
   // Throws Error(Exit::usage) if a change affects the training, unless `accept`: then warns if
   // there are other examples although the config names the same data. `finished`: the run has
@@ -50,6 +52,18 @@ bool changes_end(const ConfigChanges& changes);
 // data_summary(recipe).
 ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
                             const nlohmann::json& data);
+
+// One start of a run. A checkpoint lists those that have led to it.
+struct RunStart {
+  // The first step that this start trains. What earlier starts saved of it and of later ones no
+  // longer counts.
+  int64_t from = 0;
+  int64_t time = 0;  // in milliseconds since 1970; later than that of the start before
+};
+// Returns the starts that the checkpoint lists, in their order. None in older checkpoints.
+std::vector<RunStart> starts_of(const Restored& checkpoint);
+// Adds a start that begins now. Drops those whose steps it trains again.
+void add_start(std::vector<RunStart>& starts, int64_t from);
 
 // Throws Error(Exit::usage) if ckpt/best of the workdir is one that the run must not replace: it is
 // the best by another metric, or the run would start from the beginning.

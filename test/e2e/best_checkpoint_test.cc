@@ -345,12 +345,15 @@ TEST_CASE("after a change of what is measured, the best step is sought anew") {
   CHECK(contains(changed.err, "but the evaluator of test/loss was changed or added later"));
   CHECK(best_of(fmt::format("{}/ckpt/old-best-step-{}", f.workdir, before)).at("step") == before);
   CHECK(best_of(f.best()).at("step") > 20);
-  // The same after a restart.
+  // The same after a restart, which measures nothing and keeps the report with its details.
   const std::string manifest = read_text(f.best() + "/manifest.json");
+  const std::string report = read_text(f.workdir + "/report.html");
+  CHECK(contains(report, "Confusion matrix"));
   fs::remove(f.workdir + "/DONE");
   CHECK(f.train({"--set", "total_steps=26", "--set", "evals.test.data.split=test[:100]"}).code ==
         0);
   CHECK(read_text(f.best() + "/manifest.json") == manifest);
+  CHECK(read_text(f.workdir + "/report.html") == report);
 }
 
 TEST_CASE("a run that goes back before its best step puts ckpt/best aside") {

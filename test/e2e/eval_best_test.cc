@@ -107,10 +107,30 @@ TEST_CASE("the best checkpoint of bvtrain eval is moved aside when its step is t
   const Finished evaluated = f.evaluate();
   INFO(evaluated.err);
   CHECK(evaluated.code == 0);
-  CHECK(contains(evaluated.err, fmt::format("{} is of step {}, which is evaluated again; moved "
-                                            "it to {}/ckpt/old-best-step-{}",
+  CHECK(contains(evaluated.err, fmt::format("{} is of step {}, whose row is replaced; moved it to "
+                                            "{}/ckpt/old-best-step-{}",
                                             f.best(), before->step, f.workdir, before->step)));
   f.check_best();
+
+  // Now the run saves other steps, the first of them after one that it has discarded.
+  for (const int64_t step : {10, 15, 20}) fs::remove_all(f.step(step));
+  fs::remove(f.workdir + "/DONE");
+  REQUIRE(f.train({"--accept-changes", "--set", "lr=0.00001", "--set", "ckpt_steps=0", "--set",
+                   "keep_ckpt_steps=14", "--set", "total_steps=19", "--set",
+                   "best={metric: job/loss, by: eval}"})
+              .code == 0);
+  const Finished others = f.evaluate();
+  INFO(others.err);
+  CHECK(others.code == 0);
+  CHECK(
+      contains(others.err,
+               "metrics.jsonl: the run trained step 10 again, so its row is out of date; the rows "
+               "from step 10 on are replaced\n"));
+  std::vector<std::string> steps;
+  for (const TextRow& row : metric_rows(f.workdir + "/eval")) steps.push_back(row.at("step"));
+  CHECK(steps == std::vector<std::string>{"5", "14", "19"});
+  f.check_best();
+  CHECK(contains(f.evaluate().err, "All 3 checkpoints have a row already"));
 }
 
 }  // namespace bv::test

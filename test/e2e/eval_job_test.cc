@@ -64,7 +64,7 @@ TEST_CASE("bvtrain eval writes the rows of the run, to the bit, each once") {
   CHECK(exists(f.workdir + "/eval/tb"));
 
   const std::string before = read_text(f.workdir + "/eval/metrics.jsonl");
-  CHECK(contains(f.evaluate().err, "Evaluated 0 checkpoints"));
+  CHECK(contains(f.evaluate().err, "All 4 checkpoints have a row already; the rows are in "));
   CHECK(read_text(f.workdir + "/eval/metrics.jsonl") == before);
 
   const Finished one = f.evaluate({"--ckpt", "10", "--json"});
@@ -207,6 +207,14 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
   CHECK(contains(late.err, "Evaluated 4 checkpoints"));
   CHECK(f.evaluate({"--config", f.dir / "no.yaml"}).code == 2);
   CHECK(contains(f.evaluate({"--output", f.workdir}).err, "is the folder of the run itself"));
+  const std::string photos = f.dir / "photos";
+  write(photos + "/cat/1.jpg", "x");
+  CHECK(run({"eval", "--workdir", photos}).err ==
+        photos + ": error: is not the workdir of a run: it has no run.json and no ckpt/\n");
+  CHECK(f.evaluate({"--output", photos}).err ==
+        "--output " + photos +
+            ": error: has files that bvtrain eval did not write; choose a new or empty folder\n");
+  CHECK(std::distance(fs::directory_iterator(photos), {}) == 1);
 
   const Finished gone = run({"eval", "--workdir", f.dir / "gone"});
   CHECK(gone.code == 2);
@@ -246,20 +254,63 @@ TEST_CASE("bvtrain eval replaces the rows of weights that the run has trained ag
         part(metric_rows(f.workdir).back(), "test/"));
 }
 
-TEST_CASE("bvtrain eval goes on after a harmless change, and after a first try with other keys") {
+TEST_CASE(
+    "bvtrain eval keeps a row of discarded weights if a later row could not be measured again") {
   const EvaluatedRun f;
   REQUIRE(f.train().code == 0);
+  REQUIRE(f.evaluate().code == 0);
+  // As if the run had saved step 10 in an earlier start, and step 20 were new.
+  const std::string record = f.workdir + "/eval/evaluated.json";
+  auto evaluated = nlohmann::json::parse(read_text(record));
+  auto& started = evaluated.at("10").at(1);
+  started = started.get<int64_t>() - 1;
+  write(record, evaluated.dump());
+  const std::string metrics = f.workdir + "/eval/metrics.jsonl", all = read_text(metrics);
+  write(metrics, all.substr(0, all.find("{\"step\": 20,")));
+  for (const int64_t step : {10, 15}) fs::remove_all(f.step(step));
+  const Finished later = f.evaluate();
+  INFO(later.err);
+  CHECK(later.code == 0);
+  CHECK(contains(later.err,
+                 metrics + ": the run trained step 10 again, so its row is out of date; it stays, "
+                           "because replacing it would also remove the row of step 15, whose "
+                           "checkpoint is gone\n"));
+  CHECK(contains(later.err, "Evaluated 1 checkpoint;"));
+  CHECK(metric_rows(f.workdir + "/eval").size() == 4);
+}
+
+TEST_CASE("bvtrain eval goes on after a harmless change, and after a first try with other keys") {
+  const EvaluatedRun f;
+  const auto train = [&](std::vector<std::string> flags) {
+    for (const char* value :
+         {"evals.only_job.type=mean", "evals.only_job.pred=loss", "evals.only_job.loss_name=null"})
+      flags.insert(flags.end(), {"--set", value});
+    return f.train(flags).code;
+  };
+  REQUIRE(train({}) == 0);
   CHECK(
       f.evaluate({"--set", "evals.test.label_key=labels"}, {{"BVTRAIN_CRASH_AT", "evaluate.row:1"}})
           .code == 137);
   REQUIRE(f.evaluate().code == 0);
-  REQUIRE(
-      f.train({"--accept-changes", "--set", "total_steps=25", "--set", "evals.test.log_steps=2"})
-          .code == 0);
+  REQUIRE(train({"--accept-changes", "--set", "total_steps=25", "--set",
+                 "evals.test.log_steps=2"}) == 0);
   const Finished more = f.evaluate();
   INFO(more.err);
   CHECK(more.code == 0);
   CHECK(contains(more.err, "Evaluated 1 checkpoint;"));
+  // Class weights do not affect `pred: loss`.
+  REQUIRE(train({"--accept-changes", "--set", "total_steps=28", "--set",
+                 "task_kw={class_weights: balanced}"}) == 0);
+  const Finished weighted = f.evaluate();
+  INFO(weighted.err);
+  CHECK(weighted.code == 0);
+  // Another loss is not harmless to an evaluator that measures with it.
+  REQUIRE(train({"--accept-changes", "--set", "total_steps=30", "--set", "loss=sigmoid_xent"}) ==
+          0);
+  const Finished other_loss = f.evaluate();
+  INFO(other_loss.err);
+  CHECK(other_loss.code == 2);
+  CHECK(contains(other_loss.err, "/eval: error: has rows of other evaluators; "));
 }
 
 TEST_CASE("bvtrain eval ends with code 7 if the run has failed, and refuses generated data") {

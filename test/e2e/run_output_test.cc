@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/file.h"
 #include "test/support/binary.h"
 #include "test/support/browser.h"
@@ -292,6 +293,9 @@ TEST_CASE("rows and checkpoints at growing steps") {
   CHECK(contains(seconds.err,
                  "periodic_action_growth_ratios: needs intervals in steps: log_training and ckpt "
                  "cannot be in seconds"));
+  const DigitsRun unsaved(read_text(f.config));
+  REQUIRE(unsaved.train_with({"ckpt_steps=0"}).code == 0);
+  CHECK(CkptFolder(unsaved.workdir + "/ckpt").steps() == std::vector<int64_t>{20});
 }
 
 }  // namespace bv::test

@@ -43,6 +43,13 @@ TEST_CASE("a checkpoint that was saved anew has no row") {
   }
   later.add(15, "c");
   CHECK(EvaluatedCheckpoints(file, {5, 15}).contains(15, "c"));
+  CHECK_FALSE(EvaluatedCheckpoints(file, {5, 15}).started(15));
+  later.add(15, "c", 1764425898123);
+  const EvaluatedCheckpoints timed(file, {5, 15});
+  CHECK(timed.contains(15, "c"));
+  CHECK(timed.started(15) == 1764425898123);
+  later.remove_from(15);
+  CHECK_FALSE(later.started(15));
   // Without its rows, the record does not count.
   CHECK_FALSE(EvaluatedCheckpoints(file, {}).contains(15, "a"));
   write(file, "{\"5\": 1");

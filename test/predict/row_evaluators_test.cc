@@ -30,6 +30,12 @@ TEST_CASE("a folder of rows remembers an evaluator that later rows lack") {
   const std::string more =
       "{\"a\":{\"data\":1,\"log_steps\":2},\"b\":{\"data\":2},\"c\":{\"data\":3}}\n";
   CHECK(add(more) == more);
+  // Files of earlier versions do not hold the loss.
+  write(rows.config(), R"({"a":{"data":1}})");
+  add(R"({"a":{"data":1,"loss_of_run":{"loss":"mse"}}})");
+  add(R"({"a":{"data":1}})");
+  add(R"({"a":{"data":1,"loss_of_run":{"loss":"l1"}}})");
+  CHECK(error_of([&] { add(R"({"a":{"data":1,"loss_of_run":{"loss":"mse"}}})"); }) == others);
   const std::string dotted = "{\"a.v2\":{\"data\":1,\"log_steps\":2}}\n";
   write(rows.config(), "{\"a.v2\":{\"data\":1}}\n");
   CHECK(add(dotted) == dotted);

@@ -5,6 +5,7 @@
 
 #include "lib/config/load_config.h"
 #include "test/support/digits_run.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -46,6 +47,38 @@ TEST_CASE("start: an evaluator that is added measures anew, and changes no train
   // A name with a dot begins like another one.
   CHECK(measured_anew(digits_evaluator("test.v2", {}),
                       test + digits_evaluator("test.v2", {}, "train")) == Names{"test", "test.v2"});
+}
+
+TEST_CASE("start: evaluators of the loss measure anew if the loss has changed") {
+  const auto typed = [](const std::string& name, const std::string& type, const std::string& keys) {
+    return replace_all(digits_evaluator(name, {keys}), "    type: classification\n",
+                       "    type: " + type + "\n");
+  };
+  const auto without_loss_name = [](const std::string& text) {
+    return replace_all(text, "    loss_name: softmax_xent\n", "");
+  };
+  const std::string before =
+      with_evaluators(digits_evaluator("test", {}) +
+                      without_loss_name(typed("average", "mean", "pred: loss") +
+                                        typed("bins", "calibration", "bins: 5") +
+                                        typed("fixed", "calibration", "probabilities: softmax")));
+  const auto anew = [&](const std::string& loss) {
+    return changes_between(before, replace_all(before, "\nloss: softmax_xent\n", loss))
+        .changed_evaluators();
+  };
+  CHECK(anew("\nloss: softmax_xent\nlabel_smoothing: 0.1\n").empty());
+  CHECK(anew("\nloss: sigmoid_xent\n") == Names{"average", "bins"});
+  // What does not affect `pred: loss`.
+  CHECK(anew("\nloss: softmax_xent\ntask_kw: {class_weights: balanced}\n").empty());
+
+  const auto huber = [&](const std::string& task_kw) {
+    return replace_all(with_evaluators(without_loss_name(typed("average", "mean", "pred: loss"))),
+                       "\nloss: softmax_xent\n", "\nloss: huber\ntask: regress\n" + task_kw);
+  };
+  const std::string two = huber("task_kw: {delta: 2}\n");
+  CHECK(changes_between(huber(""), two).changed_evaluators() == Names{"average"});
+  CHECK(changes_between(two, huber("task_kw: {delta: 2.0}\n")).changed_evaluators().empty());
+  CHECK(changes_between(huber(""), huber("task_kw: {delta: 1}\n")).changed_evaluators().empty());
 }
 
 // Hashing the data of a large run takes seconds, so each start does it once.

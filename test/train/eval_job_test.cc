@@ -32,6 +32,25 @@ TEST_CASE("an evaluator's prediction function gives the output that the evaluato
         "give; write pred: predict");
 }
 
+TEST_CASE("the metric of skipped examples needs a name of its own, before the evaluators run") {
+  const auto evaluator = [](const std::string& name, const std::string& keys) {
+    return name + ": {data: {name: digits, split: test}, pp_fn: 'value_range(-1, 1)', " + keys +
+           "}\n";
+  };
+  const std::string loss = "type: mean, pred: loss", bins = "type: calibration";
+  const std::string bare = ", prefix: ''", skips = ", skip_errors: 3";
+  const std::string a = evaluator("a", loss + bare + skips);
+  CHECK(evaluator_problems(a + evaluator("b", bins + skips)).empty());
+  CHECK(evaluator_problems(a + evaluator("b", bins + bare + ", skip_errors: false")).empty());
+  const std::string remedy = ": give it another `prefix`";
+  CHECK_THAT(
+      evaluator_problems(a + evaluator("b", bins + bare + ", skip_errors: true")),
+      Catch::EndsWith("measures 'errors', which is also a metric of evaluator 'a'" + remedy));
+  CHECK_THAT(
+      evaluator_problems(evaluator("input", bins + skips)),
+      Catch::EndsWith("measures 'input/errors', which is also a metric of the training" + remedy));
+}
+
 TEST_CASE("a metric belongs to one evaluator, or to the training") {
   MetricOwners owners;
   const auto claim = [&](const std::string& metric, const std::string& evaluator) {

@@ -33,6 +33,26 @@ using Messages = std::vector<std::string>;
 
 }  // namespace
 
+TEST_CASE("a checkpoint lists the starts that have led to it") {
+  Restored checkpoint;
+  checkpoint.meta = {{"tool_version", "0.1"}};
+  CHECK(starts_of(checkpoint).empty());        // of an earlier version
+  constexpr int64_t kLate = int64_t{1} << 52;  // another host's clock is ahead
+  checkpoint.meta["starts"] = {{0, 7}, {11, 8}, {31, kLate}, {"x", 9}, {-1, 9}, {1}, 2};
+  std::vector<RunStart> starts = starts_of(checkpoint);
+  REQUIRE(starts.size() == 3);
+  CHECK(starts[1].from == 11);
+  CHECK(starts[1].time == 8);
+  add_start(starts, 21);  // the run went back: step 31 comes again
+  REQUIRE(starts.size() == 3);
+  CHECK(starts[1].from == 11);
+  CHECK(starts[2].from == 21);
+  CHECK(starts[2].time == kLate + 1);
+  add_start(starts, 0);  // it starts over
+  REQUIRE(starts.size() == 1);
+  CHECK(starts[0].time == kLate + 2);
+}
+
 TEST_CASE("ranks with the same data agree") {
   CHECK(lines({summary()}).empty());
   CHECK(lines({summary(), summary(), summary()}).empty());

@@ -148,7 +148,8 @@ void Trainer::set_due_rules() {
   log_due_.emplace(*recipe_.log_training, total_steps_, /*last=*/true, /*first=*/true);
   if (recipe_.log_images)
     images_due_.emplace(*recipe_.log_images, total_steps_, /*last=*/false, /*first=*/true);
-  if (recipe_.ckpt) ckpt_due_.emplace(*recipe_.ckpt, total_steps_, /*last=*/true, /*first=*/true);
+  if (recipe_.ckpt && *recipe_.ckpt)  // with 0 only the last step is saved
+    ckpt_due_.emplace(*recipe_.ckpt, total_steps_, /*last=*/true, /*first=*/true);
   // Without keep_ckpt_* the last step's checkpoint is kept, as in big_vision's train.py. The same
   // holds if no ckpt_* is given.
   keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_steps_, 0}), total_steps_, /*last=*/true,

@@ -238,9 +238,10 @@ class Trainer {
   // taken from it. first_step_ times the batch size, unless the batch size was changed or
   // `nan: rollback` has left examples out.
   int64_t position_ = 0;
-  int64_t left_out_ = 0;   // how many of these examples were left out and never seen
-  ConfigChanges changes_;  // since that checkpoint (rank 0 only)
-  EarlierStarts earlier_;  // of the run in the workdir (rank 0 only)
+  int64_t left_out_ = 0;          // how many of these examples were left out and never seen
+  ConfigChanges changes_;         // since that checkpoint (rank 0 only)
+  std::vector<RunStart> starts_;  // those that led to that checkpoint, and this one (rank 0 only)
+  EarlierStarts earlier_;         // of the run in the workdir (rank 0 only)
   // The changes at all restarts, as run.json holds them; and those that it held but that do not
   // apply to the checkpoint, the last one first (rank 0 only).
   nlohmann::json config_changes_ = nlohmann::json::array();

@@ -162,11 +162,15 @@ void Trainer::finish() {
   report_end(stopped_early_.empty() ? "all steps done" : stopped_early_);
   metrics_->close();
   if (checkpointer_) checkpointer_->wait();
-  if (!is_rank0()) return;
+  if (!is_rank0()) {
+    if (options_.cleanup) log::close_file();  // as below
+    return;
+  }
   say_end(result(Exit::ok, stopped_early_.empty() ? "finished" : stopped_early_));
   if (!workdir_) return;
   workdir_->write_done(done_step_, stopped_early_);
   if (options_.cleanup) {
+    log::close_file();  // on NFS, a file that is open keeps a name in its folder
     const std::vector<std::string> left = workdir_->remove();
     if (!left.empty())
       log::warn("{} was not removed because it holds other files: {}", workdir_->dir(),
@@ -176,8 +180,13 @@ void Trainer::finish() {
   }
 }
 
-// Requests the report with the date of the end.
+// Requests the report with the date of the end. A start that has neither trained nor measured
+// anything keeps the earlier report, because this start does not know the details of its
+// evaluators, such as confusion matrices.
 void Trainer::report_end(const std::string& how) {
+  const bool measured =
+      !metrics_->had_row(first_step_) && metrics_->last_row() >= first_step_;  // in this start
+  if (step_ == first_step_ && !measured && workdir_ && file_exists(workdir_->report())) return;
   metrics_->note("Ended", utc_text(std::time(nullptr)) + ", " + how);
   metrics_->write_report();
 }

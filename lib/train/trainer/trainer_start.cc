@@ -52,12 +52,15 @@ void Trainer::restore() {
       load_checkpoint(*found, "workdir");
       take_changes(*found);
       resumed_here_ = true;
+      starts_ = starts_of(*found);
+      add_start(starts_, first_step_ + 1);
       saved_step_ = first_step_;
       if (found->keep) kept_step_ = first_step_;
       return;
     }
   }
   load_start();
+  add_start(starts_, 0);
   if (start_ == "model_init") log::note("Initialize model from {}...", recipe_.start.model_init);
   if (recipe_.step->sharded()) return;  // broadcast_state() logs them
   log::note("Logging parameter overview...");

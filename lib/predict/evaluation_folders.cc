@@ -1,0 +1,96 @@
+#include "lib/predict/evaluation_folders.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/workdir/workdir.h"
+#include "lib/config/load_config.h"
+#include "lib/input/check/data_sections.h"
+#include "lib/input/image/image_suffix.h"
+#include "lib/input/sources/common/folder_index.h"
+#include "lib/util/error.h"
+#include "lib/util/file.h"
+#include "lib/util/folder_entries.h"
+
+namespace bv {
+namespace {
+
+// A path that cannot be looked up counts as there.
+bool any_exists(const std::vector<std::string>& paths) {
+  return std::any_of(paths.begin(), paths.end(), [](const std::string& path) {
+    std::error_code error;
+    return std::filesystem::exists(path, error) || error;
+  });
+}
+
+bool is_empty_folder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) && std::filesystem::is_empty(path, error);
+}
+
+// Returns whether there is such a folder and it may hold data: an image, or a folder that is
+// neither hidden nor one of `known`.
+bool may_hold_data(const std::string& path, std::initializer_list<std::string_view> known) {
+  if (!folder_exists(path)) return false;
+  bool found = false;
+  for_each_entry(path, [&](const FolderEntry& entry) {
+    const bool is_known = entry.name.starts_with('.') || entry.name == "lost+found" ||
+                          std::ranges::find(known, entry.name) != known.end();
+    found |= entry.folder ? !is_known : has_image_suffix(entry.name);
+  });
+  return found;
+}
+
+}  // namespace
+
+void check_is_run(const std::string& workdir, bool follow) {
+  if (!file_exists(workdir)) return;
+  const Workdir run(workdir);
+  if (any_exists({run.run_json(), run.ckpt().path(), run.result()})) return;
+  const bool empty = is_empty_folder(workdir);
+  const auto may_begin = [&] {
+    if (!folder_exists(workdir) || any_exists({run.evaluated()})) return false;
+    // scripts/cron.sh makes .cron.lock before it starts the run.
+    if (any_exists({run.config(), run.lock(), run.failed(), workdir + "/.cron.lock"})) return true;
+    // An earlier --follow has made eval/, and a launcher may have opened a log file.
+    return !may_hold_data(workdir, {"eval", "log", "post-mortem", "tb", "trace"}) &&
+           !may_hold_data(run.evaluation(), {"tb"});
+  };
+  if (follow && may_begin()) return;
+  throw Error(Exit::usage, workdir,
+              std::string("is not the workdir of a run: it has no run.json and no ckpt/") +
+                  (empty ? "; --follow waits for a run that starts later" : ""));
+}
+
+void check_rows_folder(const std::string& output, const std::string& workdir) {
+  const std::string place = "--output " + output;
+  const Workdir rows(output);
+  // A log file may be there: a shell opens it before this program starts.
+  const auto has_other_files = [&] {
+    return any_exists({rows.report(), rows.learning_curve()}) || may_hold_data(output, {"tb"});
+  };
+  if (!any_exists({rows.evaluated(), rows.metrics(), rows.lock()}) && has_other_files()) {
+    throw Error(Exit::usage, place,
+                "has files that bvtrain eval did not write; choose a new or empty folder");
+  }
+  const std::optional<Restored> newest = Checkpointer::peek(workdir);
+  if (!newest) return;
+  for (const DataSection& each : data_sections(parse_config_json(run_config(*newest), "config"))) {
+    constexpr const char* kFolder = "data_dir";  // a key of the source
+    const std::string folder =
+        each.data.is_text("name", "image_folder") ? each.data.get<std::string>(kFolder) : "";
+    if (folder.empty() || !adds_classes(output, folder)) continue;
+    throw Error(Exit::usage, place,
+                fmt::format("is in '{}', the data of {}, where every folder is taken for a class: "
+                            "choose a folder outside of it",
+                            folder, each.name));
+  }
+}
+
+}  // namespace bv
