@@ -186,7 +186,7 @@ Error usage_error(const Commands& commands, const CLI::ParseError& error,
   if (!verbs.empty() && !left.empty() && !left[0].starts_with("-")) {
     return set_without_equals(args, left[0])
         .value_or(Error(Exit::usage, full_name(commands),
-                        unknown_name_message("command", left[0], verbs)));
+                        unknown_command_text(left[0], verbs, commands.size() == 1)));
   }
   for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
     const size_t equals = args[i].find('=');

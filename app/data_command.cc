@@ -15,6 +15,7 @@
 #include "lib/init/folder_config.h"
 #include "lib/input/check/check_data.h"
 #include "lib/input/check/data_stats.h"
+#include "lib/input/quarantine.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
 #include "lib/train/recipe_reading.h"
@@ -49,7 +50,7 @@ ChosenData choose_data(const Arguments& arguments) {
                                      : folder_config(given.folder);
   data.all = data_sections(data.config);
   // The list covers the examples of all splits, not one part of a config.
-  if (!given.folder.empty() && data.all.size() == 1) data.all[0].name = given.folder;
+  if (!given.folder.empty() && data.all.size() == 1) data.all[0].name = name_in_list(given.folder);
   data.chosen = choose_sections(data.all, given.only);
   data.threads = given.threads > 0 ? given.threads : usable_cores();
   at::set_num_threads(1);  // an op in one of these threads must not start more threads
@@ -71,7 +72,11 @@ std::vector<OpenedData> open_all(const ChosenData& data, const OpenOptions& opti
 
 Exit run_check(const Arguments& arguments) {
   check_output_file(arguments.output, "--output", StandardOutput::possible);
+  check_output_is_no_input(arguments.output, {arguments.config, arguments.data.folder},
+                           "data check reads");
   const ChosenData data = choose_data(arguments);
+  // An older list, which the config names, may be replaced.
+  check_output_is_not_in(arguments.output, data.config, "quarantine");
   const std::vector<OpenedData> opened =
       open_all(data, {.keep_broken = true, .pp = arguments.data.pp, .threads = data.threads});
   LookOptions options;

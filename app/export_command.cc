@@ -43,7 +43,7 @@ Exit export_command(const Arguments& arguments) {
                                             {"onnx", ".onnx"}});
   check_output_file(arguments.output);
   TrainedModel trained = model_to_export(arguments);
-  check_output_is_no_input(arguments.output, {trained.origin}, "export reads");
+  check_output_is_no_input(arguments.output, {arguments.config, trained.origin}, "export reads");
   trained.card.version = BV_VERSION;
   export_weights(trained, format, arguments.output);
   log::info("Wrote {} parameters of {} as {} to {}", trained.params.size(), trained.origin, format,

@@ -250,8 +250,9 @@ CLI::App* add_init(CLI::App& app, Arguments& out) {
       app.add_subcommand("init", "inspect a folder of images and write a config to train on it");
   init->add_option(
           "folder", out.init.folder,
-          "class folders of images, also in train/ and val/; a CSV or JSON Lines file with "
-          "its images; WebDataset tars; a TFDS folder; files of MNIST (IDX), CIFAR or npz")
+          "folder that holds class folders of images (also in train/ and val/), a CSV or JSON "
+          "Lines file and its images, WebDataset tars, a TFDS data set, or files of MNIST (IDX), "
+          "CIFAR or npz")
       ->required();
   init->add_option("--from", out.init.from,
                    "weights to fine-tune: *.npz, *.safetensors, or the workdir of a run");

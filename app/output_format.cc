@@ -3,16 +3,56 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "lib/ckpt/workdir/workdir.h"
+#include "lib/input/image/decode.h"
+#include "lib/input/image/image_suffix.h"
 #include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/regular_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns why no file may be written in `folder`: it is the folder of a checkpoint, or is in one of
+// a run's folders that hold them. Returns "" otherwise.
+std::string why_reserved(const fs::path& folder) {
+  std::error_code none;
+  const fs::path whole = fs::weakly_canonical(folder.empty() ? "." : folder, none);
+  for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
+    const std::string name = at.filename().string();
+    if ((name == "ckpt" || name == "post-mortem") && Workdir(at.parent_path().string()).owns(name))
+      return fmt::format("is in '{}', a folder of a run", at.string());
+  }
+  if (!fs::exists(whole / kManifestName, none)) return "";
+  for (const fs::directory_entry& each : fs::directory_iterator(whole, none)) {
+    if (each.path().filename().string().starts_with("state-"))  // shard_name()
+      return fmt::format("is in '{}', the folder of a checkpoint", whole.string());
+  }
+  return "";
+}
+
+// No command writes images or YAML files, so replacing one is a mistake. Returns what an existing
+// file is, "an image" or "a YAML file"; otherwise "".
+std::string foreign_kind(const std::string& file) {
+  const std::string suffix = suffix_of(file);
+  if (suffix == ".yaml" || suffix == ".yml") return "a YAML file";
+  std::array<uint8_t, 16> head{};
+  const size_t size = RegularFile(file).read(head.data(), head.size(), 0);
+  const std::string format = image_format(std::span(head).first(size));
+  return format == "JPEG" || format == "PNG" || format == "WebP" ? "an image" : "";
+}
+
+}  // namespace
 
 std::string choose_format(const std::string& output, const std::string& given,
                           const std::vector<OutputFormat>& known) {
@@ -47,7 +87,8 @@ void check_output_file(const std::string& file, const std::string& flag, Standar
     throw Error(Exit::usage, given, "is not written to standard output");
   }
   struct stat info {};
-  if (::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+  const bool replaces = ::stat(file.c_str(), &info) == 0;
+  if (replaces && !S_ISREG(info.st_mode)) {
     const bool stream = dash == StandardOutput::possible && !S_ISDIR(info.st_mode);
     throw Error(Exit::usage, given,
                 fmt::format("{}{}", kind_text(info.st_mode),
@@ -58,6 +99,10 @@ void check_output_file(const std::string& file, const std::string& flag, Standar
     throw Error(Exit::usage, given,
                 fmt::format("is a file of the run in '{}'; choose another name", owner.dir()));
   }
+  if (const std::string why = why_reserved(folder); !why.empty())
+    throw Error(Exit::usage, given, why + "; choose another folder");
+  if (const std::string kind = replaces ? foreign_kind(path.string()) : ""; !kind.empty())
+    throw Error(Exit::usage, given, "is " + kind + "; choose another name");
   std::error_code ignored;
   if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
   throw Error(Exit::usage, given, fmt::format("there is no folder '{}'", folder.string()));
@@ -77,11 +122,13 @@ void check_output_is_no_input(const std::string& file, const std::vector<std::st
   }
 }
 
-void check_output_is_not_in(const std::string& file, const Config& config) {
+void check_output_is_not_in(const std::string& file, const Config& config,
+                            const std::string& except) {
   std::vector<std::string> texts;
   const nlohmann::json flat = nlohmann::json::parse(config.json()).flatten();
   for (const auto& [path, value] : flat.items()) {
-    if (value.is_string()) texts.push_back(value);
+    if (value.is_string() && (except.empty() || !path.ends_with("/" + except)))
+      texts.push_back(value);
   }
   check_output_is_no_input(file, texts, "the config names");
 }

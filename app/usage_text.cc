@@ -4,8 +4,8 @@
 
 #include <cctype>
 #include <optional>
-#include <vector>
 
+#include "lib/config/config.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -51,6 +51,17 @@ std::string usage_text(const std::string& message, const std::string& command) {
   for (const char c : (*parts)[0])
     name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return fmt::format("the argument {} is missing; see {} --help", name, command);
+}
+
+std::string unknown_command_text(const std::string& word, const std::vector<std::string>& known,
+                                 bool first) {
+  if (first && word == "train")
+    return "there is no command 'train'; to train, write bvtrain --config FILE";
+  const bool config = word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+  if (first && config)
+    return fmt::format("unknown command '{}'; to train with this config, write --config {}", word,
+                       word);
+  return unknown_name_message("command", word, known);
 }
 
 }  // namespace bv

@@ -14,6 +14,30 @@ namespace {
 
 constexpr int kMostProcesses = 1024;  // on one host
 
+bool all_indices(std::string_view text) {
+  const std::vector<std::string> items = split(text, ',');
+  return std::all_of(items.begin(), items.end(),
+                     [](const std::string& item) { return parse_count<int>(item).has_value(); });
+}
+
+// Returns what the user may have meant by a number of devices, a list of indices or `gpu`, which
+// other programs accept; "" for any other text.
+std::string meant_by(std::string_view text) {
+  constexpr std::string_view kGpu = "gpu";
+  if (text == kGpu) return "cuda";
+  if (text.starts_with("gpu:")) {
+    const std::string_view rest = text.substr(kGpu.size() + 1);
+    return rest == "all" || all_indices(rest) ? fmt::format("cuda:{}", rest) : "cuda";
+  }
+  if (const auto count = parse_count<int>(text); count && *count >= 1 && *count <= kMostProcesses) {
+    if (*count == 1) return "cpu or cuda:0";
+    return fmt::format("cpu:{} or {}", *count, *count == 2 ? "cuda:0,1" : "cuda:all");
+  }
+  const bool indices =
+      text == "0" || (text.find(',') != std::string_view::npos && all_indices(text));
+  return indices ? fmt::format("cuda:{}", text) : "";
+}
+
 }  // namespace
 
 Devices parse_devices(std::string_view text) {
@@ -47,7 +71,9 @@ Devices parse_devices(std::string_view text) {
     }
     devices.count = static_cast<int>(devices.indices.size());
   } else {
-    fail("expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all");
+    const std::string meant = meant_by(text);
+    fail(fmt::format("expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all{}",
+                     meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
   }
   return devices;
 }

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "lib/ckpt/weights_file.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/call.h"
 #include "lib/config/load_config.h"
-#include "lib/input/image/pixel_limit.h"
 #include "lib/model/model.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
@@ -16,6 +16,7 @@
 #include "lib/train/weights/stored_model.h"
 #include "lib/train/weights/weights.h"
 #include "lib/util/limits.h"
+#include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -114,6 +115,10 @@ void read_meta(const Restored& checkpoint, ModelCard& card) {
     card.image_values = meta.at("image_values").get<std::vector<double>>();
   if (meta.contains("class_names"))
     card.class_names = meta.at("class_names").get<std::vector<std::string>>();
+}
+
+// Leaves the class names out if the model has another number of classes.
+void check_class_names(ModelCard& card) {
   const int64_t names = std::ssize(card.class_names);
   if (names == 0 || names == card.num_classes) return;
   if (card.num_classes > 0) {
@@ -121,6 +126,24 @@ void read_meta(const Restored& checkpoint, ModelCard& card) {
               names, card.num_classes);
   }
   card.class_names.clear();
+}
+
+// Whether `path` is the subtree ema of the checkpoint in `folder`, as in "W:ema".
+bool is_average(std::string path, const std::string& folder) {
+  if (checkpoint_path(path) == folder) return false;  // it names no subtree
+  while (path.ends_with('/')) path.pop_back();
+  return path.ends_with(":ema");
+}
+
+// Adds what the weights at `path` record about their training.
+void add_recorded(const std::string& path, ModelCard& card) {
+  const ModelCard recorded = recorded_training(path);
+  card.class_names = recorded.class_names;
+  card.image_values = recorded.image_values;
+  if (card.precision.empty()) card.precision = recorded.precision;  // that of the config wins
+  card.step = recorded.step;
+  card.ema = recorded.ema;
+  check_class_names(card);
 }
 
 }  // namespace
@@ -173,16 +196,58 @@ void warn_of_other_weights(const Config& config, bool ema) {
             join(averaged, ", "));
 }
 
+ModelCard recorded_training(const std::string& path) {
+  ModelCard recorded;
+  Metadata metadata;
+  try {
+    if (const std::string folder = without_subtree(path); is_checkpoint(folder)) {
+      const auto checkpoint = Checkpointer::peek(folder);
+      if (!checkpoint) return recorded;
+      read_meta(*checkpoint, recorded);
+      if (checkpoint->meta.contains("image"))  // older checkpoints lack it
+        recorded.image = checkpoint->meta.at("image").get<std::vector<int64_t>>();
+      recorded.ema = is_average(path, folder);
+      return recorded;
+    }
+    metadata = read_weights_metadata(path);
+  } catch (const Error&) {
+    return recorded;  // whoever loads the weights reports it
+  }
+  try {
+    return parse_model_card(metadata, path).value_or(recorded);
+  } catch (const Error& error) {
+    log::warn("{}: {}", path, error.message());
+    return recorded;
+  }
+}
+
+void require_all_loaded(const DontLoad& dont_load, const Model& model) {
+  const std::vector<Pattern> patterns(dont_load.patterns.begin(), dont_load.patterns.end());
+  std::vector<std::string> left_out;
+  const auto look_at = [&](const std::string& name) {
+    if (std::ranges::any_of(patterns, [&](const Pattern& each) { return each.matches(name); }))
+      left_out.push_back(name);
+  };
+  for (const auto& [name, parameter] : named_parameters(model)) look_at(name);
+  for (const auto& [name, buffer] : named_buffers(model)) look_at("buffers/" + name);
+  if (left_out.empty()) return;
+  std::ranges::sort(left_out);
+  throw Error(Exit::usage, dont_load.place,
+              fmt::format("model_load.dont_load leaves out {}, which would be untrained; --set "
+                          "model_load=null loads everything",
+                          short_list(left_out)));
+}
+
 TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
   TrainedModel trained;
   trained.origin = checkpoint.folder;
   trained.config = parse_config_json(checkpoint.meta.value("config", std::string("{}")),
                                      checkpoint.folder + "/" + kManifestName);
-  if (trained.config.is_map("input")) read_max_pixels(trained.config.section("input"));
   trained.card = card_of(trained.config);
   trained.card.ema = ema;
   warn_of_other_weights(trained.config, ema);
   read_meta(checkpoint, trained.card);
+  check_class_names(trained.card);
   trained.params = below(checkpoint.tensors, "params/");
   trained.buffers = below(checkpoint.tensors, "buffers/");
   if (ema) {
@@ -228,12 +293,14 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   // Without a scale, the outputs of a regression are in the units of the targets.
   if (config.get("task", "classify") == "regress" && has_target_scale(path, *model))
     add_target_scale(*model, classes);
+  require_all_loaded(dont_load, *model);
   load_weights(path, *model, dont_load.patterns, dont_load.place.text());
   TrainedModel trained;
   trained.config = config;
   trained.origin = path;
   trained.image = *size;
   trained.card = card;
+  add_recorded(path, trained.card);
   for (const auto& [path_of, value] : named_parameters(*model)) trained.params[path_of] = value;
   for (const auto& [path_of, value] : named_buffers(*model)) trained.buffers[path_of] = value;
   return trained;

@@ -8,6 +8,8 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/model_card.h"
 #include "lib/config/config.h"
+#include "lib/model/model.h"
+#include "lib/train/weights/weights.h"
 
 namespace bv {
 
@@ -31,11 +33,21 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema);
 // Warns if evaluators of the config measured the averaged weights but `ema` is false: their metrics
 // do not apply to the weights that are used.
 void warn_of_other_weights(const Config& config, bool ema);
-// Builds the model of a config and loads `model_init` (with `model_load`) into it. What `size`
-// lacks is taken from the weights, which is possible for files and checkpoints of bvtrain, for a
-// vit with a learned square position embedding and for an mlp_mixer. A size without channels (0)
-// has 3 of them if the weights record none. Throws Error(Exit::usage).
+// Builds the model of a config and loads `model_init` into it. `model_load.dont_load` must not
+// match a parameter or buffer of the model. Copies to the card what the weights record about their
+// training. If `size` is missing or has 0 channels, takes these from the weights, which is possible
+// for files and checkpoints of bvtrain, for a vit with a learned square position embedding and for
+// an mlp_mixer; 3 channels if the weights record none. Throws Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
+
+// Returns what is recorded about the training of the weights at `path`, which is as for
+// read_weights(): class_names, image, image_values, precision, step and ema; from an exported file
+// all fields. A field that is unknown or unreadable keeps its default. Warns if the metadata of a
+// file is invalid.
+ModelCard recorded_training(const std::string& path);
+// Throws Error(Exit::usage) if `dont_load` leaves out parameters or buffers of the model, which
+// would then be untrained.
+void require_all_loaded(const DontLoad& dont_load, const Model& model);
 
 // Sets the size of the images for which the model of a checkpoint is exported. If `size` has no
 // channels (0), the number of channels stays that of the training. Throws Error(Exit::usage) if the

@@ -10,6 +10,7 @@
 
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/load_config.h"
 #include "lib/export/trained_model.h"
 #include "lib/init/stored_preprocessing.h"
@@ -216,10 +217,11 @@ std::string trained_pp(const Config& config, const std::string& path) {
               "pp_fn and model_init yourself");
 }
 
-// A model that bvtrain has trained: a checkpoint, or a file of `bvtrain export`.
-PretrainedModel own_model(const std::string& path, bool checkpoint) {
-  const PredictModel trained = open_predict_model({.workdir = checkpoint ? path : "",
-                                                   .weights = checkpoint ? "" : path,
+// A model that bvtrain has trained: a checkpoint, whose folder is `checkpoint`, or a file of
+// `bvtrain export`, for which that is empty.
+PretrainedModel own_model(const std::string& path, const std::string& checkpoint) {
+  const PredictModel trained = open_predict_model({.workdir = checkpoint,
+                                                   .weights = checkpoint.empty() ? path : "",
                                                    .config = "",
                                                    .overrides = {}});
   PretrainedModel found;
@@ -279,9 +281,13 @@ PretrainedModel inspect_weights(const std::string& path) {
   if (!valid_utf8(path))
     throw Error(Exit::usage, path, "a config cannot name this file: its name is not UTF-8");
   peek_weights(path);
-  if (is_checkpoint(path)) return own_model(path, /*checkpoint=*/true);
+  if (const std::string folder = without_subtree(path); is_checkpoint(folder)) {
+    // Throws if "W:ema" names a subtree that the checkpoint lacks.
+    if (checkpoint_path(path) != folder) read_weights(path, limits::kUnknownModelBytes);
+    return own_model(path, folder);
+  }
   if (read_weights_metadata(path).contains("bvtrain.model_name"))
-    return own_model(path, /*checkpoint=*/false);
+    return own_model(path, /*checkpoint=*/"");
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
   // A part of a file, "two_towers.npz:img", has no file size.

@@ -109,6 +109,7 @@ class Predictor {
     }
     const DontLoad dont_load = read_dont_load(from.config);
     throw_problems(from.config);
+    require_all_loaded(dont_load, *model_);
     load_weights(path, *model_, dont_load.patterns, dont_load.place.text());
   }
 

@@ -70,9 +70,10 @@ struct PredictedCounts {
 };
 
 // Loads the model and calls `each` with every batch of predictions; only a few batches are in
-// memory. Reads `model_name`, `model`, `num_classes`, `precision`, `loss`, `evals` and, if the
-// model has no other weights, `model_init` and `model_load`; ignores the other keys of a training
-// config. If only "image" is requested, no model is built and the keys are not checked.
+// memory. Reads `model_name`, `model`, `num_classes`, `precision`, `loss`, `evals`,
+// `input.max_pixels` and, if the model has no other weights, `model_init` and `model_load`; ignores
+// the other keys of a training config. If only "image" is requested, no model is built and the keys
+// are not checked.
 //
 // An image that cannot be read becomes a row with an error, and a warning. Throws
 // Error(Exit::data) if none can be read, and Error(Exit::usage); for an unknown output the message

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lib/export/trained_model.h"
+#include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/loader/example_failure.h"
 #include "lib/input/prepare_data.h"
@@ -36,8 +37,17 @@ Config evaluator(const Config& config, const std::string& name) {
 
 int own_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
+// Sets the limit of the config or, if it has no `input`, that of the training.
+void read_pixel_limit(const PredictModel& model) {
+  const bool own = model.config.is_map("input") || !model.trained;
+  const Config& config = own ? model.config : *model.trained;
+  read_max_pixels(config.section("input"));
+  throw_problems(config);
+}
+
 std::shared_ptr<const Dataset> open_data(const PredictModel& model, const PredictRequest& request) {
   const Config& config = model.config;
+  read_pixel_limit(model);
   if (request.eval.empty())
     return std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
   DataEnv env;
@@ -166,7 +176,7 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
         request.eval);
   }
   find_first_image([&](const Example& raw) { check_decodes(model, request, *pp_, raw); });
-  if (!encoded_ || request.pp) trained_on_ = model.image_values;
+  if (!encoded_ || request.pp || !model.trained) trained_on_ = model.image_values;
   loader_ = std::make_unique<Loader>(data_, pp_, options_);
 }
 

@@ -9,6 +9,7 @@
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
 #include "lib/train/weights/weights.h"
+#include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -65,9 +66,23 @@ std::optional<ModelCard> read_card(const PredictFrom& from) {
   }
 }
 
+void use_training(const ModelCard& card, PredictModel& model) {
+  model.class_names = card.class_names;
+  model.image = card.image;
+  if (!card.image_values.empty()) model.image_values = {card.image_values[0], card.image_values[1]};
+  model.precision = card.precision;
+}
+
 void open_weights(const PredictFrom& from, PredictModel& model) {
   if (is_checkpoint(from.weights))
     throw Error(Exit::usage, "--weights " + from.weights, "is a folder of a run; give --workdir");
+  if (is_checkpoint(without_subtree(from.weights))) {
+    throw Error(
+        Exit::usage, "--weights " + from.weights,
+        fmt::format("is a part of a checkpoint; give --workdir, with --ema for the averaged "
+                    "weights, or --config C --set model_init={}",
+                    from.weights));
+  }
   model.weights = model.origin = from.weights;
   const std::optional<ModelCard> card = read_card(from);
   if (!card) {
@@ -78,17 +93,25 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
   }
   model.trained = card_config(*card, from.weights, {});
   if (from.config.empty()) model.config = card_config(*card, from.weights, from.overrides);
-  model.class_names = card->class_names;
-  model.image = card->image;
-  if (!card->image_values.empty())
-    model.image_values = {card->image_values[0], card->image_values[1]};
-  model.precision = card->precision;
+  use_training(*card, model);
+}
+
+// Takes over what the weights of the config's model_init record about their training, unless
+// model_load leaves out their last layer: then their class names are not those of the model.
+void open_model_init(PredictModel& model) {
+  const auto path = model.config.get<std::string>("model_init", "");
+  if (path.empty()) return;
+  for (const std::string& pattern : read_dont_load(model.config).patterns) {
+    if (Pattern::problem(pattern).empty() && Pattern(pattern).matches("head/kernel")) return;
+  }
+  use_training(recorded_training(path), model);
 }
 
 // Throws if --set contains a key that predict does not read.
 void check_predict_overrides(const PredictFrom& from, const PredictModel& model) {
-  std::vector<std::string> used = {"model_name",         "model", "num_classes", "task",
-                                   "task_kw.multilabel", "loss",  "precision"};
+  std::vector<std::string> used = {
+      "model_name",         "model", "num_classes", "task",
+      "task_kw.multilabel", "loss",  "precision",   "input.max_pixels"};
   if (from.workdir.empty() && from.weights.empty())
     used.insert(used.end(), {"model_init", "model_load"});
   // The images are preprocessed as in the training, if that is known.
@@ -131,10 +154,12 @@ Precision precision_as_trained(const Config& config, const std::string& trained,
 
 void copy_weights(const Restored& checkpoint, bool ema, Model& model) {
   std::vector<std::pair<std::string, at::Tensor>> views;
+  NamedTensors from = checkpoint.tensors;
   bool averaged = false;
   const auto name_of = [&](const char* kind, const std::string& path) {
-    const bool average = ema && checkpoint.tensors.contains("ema/" + path);
+    const bool average = ema && from.contains("ema/" + path);
     averaged |= average;
+    if (average) from.erase(kind + path);  // its average replaces it
     return (average ? "ema/" : kind) + path;
   };
   for (auto& [path, parameter] : named_parameters(model))
@@ -143,10 +168,9 @@ void copy_weights(const Restored& checkpoint, bool ema, Model& model) {
     views.emplace_back(name_of("buffers/", path), buffer);
   if (ema && !averaged)
     throw Error(Exit::usage, checkpoint.folder, "has no averaged weights (--ema)");
-  // With averaged weights some of params/ stay unused, which is not an error.
-  const std::vector<std::string> prefixes =
-      ema ? std::vector<std::string>{} : std::vector<std::string>{"params/", "buffers/"};
-  copy_in(views, checkpoint.tensors, prefixes, checkpoint.folder);
+  std::vector<std::string> prefixes = {"params/", "buffers/"};
+  if (ema) prefixes.emplace_back("ema/");
+  copy_in(views, from, prefixes, checkpoint.folder);
 }
 
 PredictModel open_predict_model(const PredictFrom& from) {
@@ -164,6 +188,7 @@ PredictModel open_predict_model(const PredictFrom& from) {
     model.origin = from.config;
   check_predict_overrides(from, model);
   set_class_count(from, model);
+  if (from.workdir.empty() && from.weights.empty()) open_model_init(model);
   return model;
 }
 

@@ -202,6 +202,12 @@ TEST_CASE("a misspelt command is compared with the commands") {
   CHECK(refused({"bench", "memry"}) ==
         "bvtrain bench: error: unknown command 'memry' (did you mean 'memory'?); known: scaling, "
         "memory, operators, collectives\n");
+  // What users of other trainers write.
+  CHECK(refused({"q.yaml", "--workdir", "w"}) ==
+        "bvtrain: error: unknown command 'q.yaml'; to train with this config, write --config "
+        "q.yaml\n");
+  CHECK(refused({"train", "--config", "q.yaml"}) ==
+        "bvtrain: error: there is no command 'train'; to train, write bvtrain --config FILE\n");
 }
 
 }  // namespace bv::test

@@ -2,6 +2,7 @@
 // may replace, by exact messages.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -65,6 +66,19 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
   CHECK(predict({"--output", rows}) == "--output " + rows + ": error: is a file of the run in '" +
                                            own.path() + "'; choose another name\n");
   CHECK(read_text(rows) == "x");
+  // Nor is anything written among the checkpoints of a run, or into one that was copied.
+  own.write("ckpt/step-4/manifest.json", "{}");
+  own.write("copied/state-00000-of-00001.safetensors", "x");
+  own.write("copied/manifest.json", "{}");
+  const std::string real = std::filesystem::canonical(own.path()).string();
+  const std::pair<std::string, std::string> taken[] = {
+      {"ckpt/LAST", "is in '" + real + "/ckpt', a folder of a run"},
+      {"ckpt/step-4/x.csv", "is in '" + real + "/ckpt', a folder of a run"},
+      {"copied/manifest.json", "is in '" + real + "/copied', the folder of a checkpoint"}};
+  for (const auto& [name, why] : taken) {
+    CHECK(predict({"--format", "csv", "--output", own / name}) ==
+          "--output " + (own / name) + ": error: " + why + "; choose another folder\n");
+  }
   CHECK(predict({"--eval", "val"}) ==
         "--eval val: error: takes the evaluator's data; give no images with it\n");
 
@@ -92,6 +106,39 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
         "--format onnx --output " + to("x.safetensors") +
             ": error: the suffix .safetensors means safetensors or timm; name the file *.onnx, or "
             "leave --format out\n");
+}
+
+TEST_CASE("an output file never replaces an image or a YAML file") {
+  const TempFolder dir;
+  const auto refused = [&](std::vector<std::string> args, const std::string& flag,
+                           const std::string& file) {
+    const std::string before = read_text(file);
+    args.insert(args.end(), {flag, file});
+    const Finished finished = run(args);
+    INFO(args[0]);
+    CHECK(finished.code == 2);
+    CHECK(read_text(file) == before);
+    const std::string place = flag + " " + file + ": error: ";
+    CHECK(finished.err.starts_with(place));
+    return finished.err.substr(std::min(place.size(), finished.err.size()));
+  };
+  const std::string png = dir.write("1.png", "\x89PNG\r\n\x1A\n and more");
+  const std::string jpeg = dir.write("2", "\xFF\xD8\xFF\xE0");
+  const std::string yaml = dir.write("c.yaml", "lr: 1\n"), data = dir.write("d.csv", "x\n");
+  const std::string is_image = "is an image; choose another name\n";
+  const std::string is_yaml = "is a YAML file; choose another name\n";
+  CHECK(refused({"predict", "--weights", "m.npz", "a.jpg", "--format", "csv"}, "--output", png) ==
+        is_image);
+  CHECK(refused({"export", "--workdir", "w", "--format", "npz"}, "--output", jpeg) == is_image);
+  CHECK(refused({"export", "--config", yaml, "--format", "npz"}, "--output", yaml) == is_yaml);
+  CHECK(refused({"data", "check", "--config", yaml}, "--output", jpeg) == is_image);
+  CHECK(refused({"compare", "w"}, "--html", png) == is_image);
+  // A list of broken examples does not replace the data either.
+  CHECK(refused({"data", "check", data}, "--output", data) ==
+        "is a file that data check reads; choose another name\n");
+  dir.write("named.yaml", "input: {data: {name: csv, fname: '" + data + "'}}\n");
+  CHECK(refused({"data", "check", "--config", dir / "named.yaml"}, "--output", data) ==
+        "is a file that the config names; choose another name\n");
 }
 
 TEST_CASE("an output file never replaces a pipe or a folder") {

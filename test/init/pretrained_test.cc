@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/layouts/layouts.h"
@@ -144,6 +145,31 @@ TEST_CASE("a file of bvtrain export tells its model, image size and values") {
         file +
             ": error: does not record how its images were preprocessed, as it has no pp_fn; write "
             "pp, pp_fn and model_init yourself");
+}
+
+TEST_CASE("averaged weights of a run have the model and the value range of the run") {
+  const MemoryFolder dir;
+  const std::string workdir = dir / "w";
+  const Config config = parse_config(
+      "model_name: cnn\nmodel: {widths: [4]}\nnum_classes: 2\nevals: {val: {pp_fn: 'value_range(0, "
+      "1)'}}\n",
+      "r.yaml");
+  Snapshot snapshot;
+  snapshot.step = 3;
+  for (const char* name : {"params/head/bias", "ema/head/bias"})
+    snapshot.tensors[name] = at::ones({2});
+  snapshot.meta = {{"config", config.json()}, {"image", {8, 9, 1}}};
+  Checkpointer checkpointer{Workdir(workdir)};
+  checkpointer.save(std::move(snapshot), false);
+  checkpointer.wait();
+  for (const std::string& path : {workdir, workdir + ":ema"}) {
+    const PretrainedModel found = inspect_weights(path);
+    CHECK(found.path == path);
+    CHECK(found.model_name == "cnn");
+    CHECK(found.scaling.target == ValueBounds{0, 1});
+  }
+  CHECK_THAT(error_of([&] { inspect_weights(workdir + ":emma"); }),
+             Catch::Contains("has nothing below 'emma'"));
 }
 
 // A folder as timm or Hugging Face writes it, with a vit of two heads.

@@ -65,6 +65,52 @@ TEST_CASE("image files for a model that was trained on arrays need --pp, which t
   CHECK(error("decode|resize(4)", {4, 4, 3}) == "");
 }
 
+TEST_CASE("an image with more than input.max_pixels is broken") {
+  const TempFolder folder;
+  const std::string file = folder.write("a.jpg", flat_jpeg(100));  // 8x8
+  PredictModel model = trained_with("decode|resize(4)", {4, 4, 3});
+  const std::string keys = "{evals: {val: {pp_fn: 'decode|resize(4)'}}, input: {max_pixels: ";
+  const auto read = [&] { return preprocess(model, {file}); };
+  model.trained = parse_config(keys + "63}}", "t.yaml");
+  CHECK_THAT(logged([&] { CHECK(error_of(read, Exit::data) != ""); }),
+             Catch::Contains("image of 8 x 8 pixels: input.max_pixels allows 63"));
+  model.config = parse_config(keys + "64}}", "c.yaml");
+  CHECK(error_of(read) == "");
+  model = trained_with("decode|resize(4)", {4, 4, 3});
+  CHECK(error_of(read) == "");
+}
+
+TEST_CASE("predict refuses to leave out parameters of the model") {
+  const TempFolder folder;
+  const std::string images = folder / "in.npz", weights = folder / "w.npz";
+  write_npz(images, {{"image", at::full({1, 8, 8, 1}, 7, at::kByte)}});
+  NamedTensors file;
+  const auto trained = Model::Registry::make("cnn", parse_config("{widths: [4]}", "m"), Place(),
+                                             ModelEnv{2, 8, 8, 1});
+  init_parameters(*trained, 1, std::nullopt);
+  for (const auto& [path, value] : named_parameters(*trained))
+    file[path] = value.detach().contiguous();
+  file["other/bias"] = at::zeros({1});
+  write_npz(weights, file);
+  const auto error = [&](const std::string& dont_load) {
+    PredictModel model;
+    model.config = parse_config(
+        "model_name: cnn\nmodel: {widths: [4]}\nnum_classes: 2\nmodel_init: " + weights +
+            "\nmodel_load: {dont_load: " + dont_load + "}\n",
+        "t.yaml");
+    PredictRequest request;
+    request.inputs = {images};
+    request.pp = "value_range(-1, 1)";
+    request.outputs = {"logits"};
+    return error_of([&] { predict(model, request, [](const PredictedBatch&) {}); });
+  };
+  CHECK(error("['other/.*']") == "");
+  CHECK(
+      error("['other/.*', 'head/.*']") ==
+      "t.yaml:5:25: error: model_load.dont_load leaves out head/bias, head/kernel, which would be "
+      "untrained; --set model_load=null loads everything");
+}
+
 TEST_CASE("predict refuses images with as many patches or values in other places") {
   const TempFolder folder;
   const std::string wide = folder / "wide.npz";

@@ -6,8 +6,11 @@
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/model_card.h"
 #include "lib/export/trained_model.h"
+#include "lib/model/init.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/logged.h"
+#include "test/support/model.h"
 
 namespace bv::test {
 namespace {
@@ -68,11 +71,11 @@ TEST_CASE("a key that predict does not read is refused") {
   const PredictFrom card = {"", f.file, "", {}};
   const std::string line =
       "--set: error: has no effect on predict; it uses model_name, model, num_classes, task, "
-      "task_kw.multilabel, loss, precision";
+      "task_kw.multilabel, loss, precision, input.max_pixels";
   for (const char* key : {"lr", "lrr", "modle.width", "ema", "input.batch_size", "seed",
                           "evals.exported.pp_fn", "task_kw.class_weights", "model_load.dont_load"})
     CHECK(set(key, card) == line);
-  for (const char* key : {"model_name", "model.widths", "num_classes", "loss"})
+  for (const char* key : {"model_name", "model.widths", "num_classes", "loss", "input.max_pixels"})
     CHECK(set(key, card) == "");
   const std::string config = f.folder.write("c.yaml", "model_name: cnn\nnum_classes: 2\n");
   CHECK(set("lr", {"", "", config, {}}) == line + ", model_init, model_load, evals");
@@ -121,6 +124,68 @@ TEST_CASE("num_classes: auto is that of the weights") {
   CHECK(error_of([&] { f.open(config); }) == config + unknown);
   CHECK(error_of([&] { load_trained_model(parse_config(read_text(with_file), "m.yaml"), {}); }) ==
         "m.yaml" + unknown);
+}
+
+TEST_CASE(
+    "predict takes class names and image values from model_init if its last layer is loaded") {
+  const WeightsFile f;
+  ModelCard card = example_card();
+  card.image = {8, 9, 3};
+  card.image_values = {-1, 1};
+  f.put(to_metadata(card));
+  const std::string config =
+      f.folder.write("c.yaml", "model_name: cnn\nnum_classes: 2\nmodel_init: " + f.file + "\n");
+  const auto open = [&](const std::string& dont_load) {
+    return open_predict_model({"", "", config, {{"model_load.dont_load", dont_load, "--set"}}});
+  };
+  const PredictModel model = open("['.*_norm']");
+  CHECK(model.class_names == card.class_names);
+  CHECK(model.image == card.image);
+  CHECK(model.image_values->least == -1);
+  CHECK(model.image_values->greatest == 1);
+  CHECK(model.precision == "bf16");
+  CHECK(open("['head/.*']").class_names.empty());
+  Metadata bad = to_metadata(card);
+  bad.erase("bvtrain.loss");
+  f.put(bad);
+  CHECK_THAT(logged([&] { CHECK(open("[]").class_names.empty()); }),
+             Catch::Contains(f.file + ": its metadata has no 'bvtrain.loss'"));
+}
+
+TEST_CASE("--weights refuses a part of a checkpoint") {
+  const TempFolder folder;
+  folder.make("w");
+  const std::string part = folder / "w:ema";
+  CHECK(error_of([&] {
+          open_predict_model({"", part, "", {}});
+        }) == "--weights " + part +
+                  ": error: is a part of a checkpoint; give --workdir, with --ema for "
+                  "the averaged weights, or --config C --set model_init=" +
+                  part);
+}
+
+TEST_CASE("averaged weights fit the same models as the other weights") {
+  const ModelEnv env = {2, 16, 16, 3};
+  const auto deep = make_model("vit", "{variant: mu/8, depth: 2}", env);
+  const auto shallow = make_model("vit", "{variant: mu/8, depth: 1}", env);
+  Restored checkpoint;
+  checkpoint.folder = "step-5";
+  for (Model* model : {deep.get(), shallow.get()}) init_parameters(*model, 1, std::nullopt);
+  for (const auto& [path, value] : named_parameters(*deep)) {
+    checkpoint.tensors["params/" + path] = value.detach().clone();
+    // A frozen parameter has no average.
+    if (path != "pos_embedding") checkpoint.tensors["ema/" + path] = value.detach().add(1);
+  }
+  copy_weights(checkpoint, /*ema=*/true, *deep);
+  for (const auto& [path, value] : named_parameters(*deep)) {
+    const bool average = path != "pos_embedding";
+    CHECK(value.equal(checkpoint.tensors.at((average ? "ema/" : "params/") + path)));
+  }
+  for (const bool ema : {false, true}) {
+    CHECK_THAT(error_of([&] { copy_weights(checkpoint, ema, *shallow); }),
+               Catch::StartsWith("step-5: error: does not fit this config: unexpected ") &&
+                   Catch::Contains("encoderblock_1/"));
+  }
 }
 
 TEST_CASE("a flexi_vit that was written as timm's plain vit is refused") {

@@ -1,0 +1,78 @@
+// Export of a config with model_init: the metadata and the weights are those of the file or run.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+
+#include "lib/ckpt/checkpointer.h"
+#include "lib/config/load_config.h"
+#include "lib/export/export.h"
+#include "lib/model/init.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
+#include "test/support/model.h"
+
+namespace bv::test {
+namespace {
+
+const std::string kModel = "model_name: cnn, model: {widths: [4], dense: 8}, num_classes: 2";
+
+// A run of a cnn with a checkpoint.
+struct SmallRun {
+  MemoryFolder folder;
+  const std::string workdir = folder / "w";
+  SmallRun() {
+    const auto model = make_model("cnn", "{widths: [4], dense: 8}", {2, 8, 8, 1});
+    init_parameters(*model, 1, std::nullopt);
+    Snapshot snapshot;
+    snapshot.step = 7;
+    for (const auto& [name, value] : named_parameters(*model)) {
+      snapshot.tensors["params/" + name] = value.detach().clone();
+      snapshot.tensors["ema/" + name] = value.detach() + 1;
+    }
+    snapshot.meta = {{"config", parse_config("{" + kModel + "}", "r.yaml").json()},
+                     {"precision", "bf16"},
+                     {"image", {8, 8, 1}},
+                     {"image_values", {-1, 1}},
+                     {"class_names", {"cat", "dog"}}};
+    Checkpointer checkpointer{Workdir(workdir)};
+    checkpointer.save(std::move(snapshot), false);
+    checkpointer.wait();
+  }
+};
+
+TrainedModel from(const std::string& path, const std::string& dont_load = "[]") {
+  const std::string config = fmt::format("{{{}, model_init: '{}', model_load: {{dont_load: {}}}}}",
+                                         kModel, path, dont_load);
+  return load_trained_model(parse_config(config, "c.yaml"), std::nullopt);
+}
+
+}  // namespace
+
+TEST_CASE("export: model_init gives the metadata that it records") {
+  const SmallRun run;
+  const std::string file = run.folder / "m.safetensors";
+  for (const bool ema : {false, true}) {
+    INFO("ema: " << ema);
+    const TrainedModel whole = load_trained_model(Checkpointer::load(run.workdir), ema);
+    const Metadata expected = metadata_of(whole);
+    CHECK(expected.at("bvtrain.ema") == (ema ? "true" : "false"));
+    CHECK(expected.at("bvtrain.step") == "7");
+    const TrainedModel again = from(ema ? run.workdir + ":ema" : run.workdir);
+    CHECK(again.params.at("head/bias").equal(whole.params.at("head/bias")));
+    CHECK(metadata_of(again) == expected);
+    export_weights(whole, "safetensors", file);
+    CHECK(metadata_of(from(file)) == expected);
+  }
+}
+
+TEST_CASE("export: model_load may not leave out what the model has") {
+  const SmallRun run;
+  CHECK(error_of([&] { from(run.workdir, "['fc_norm/.*']"); }) == "");
+  CHECK_THAT(error_of([&] { from(run.workdir, "['head/.*']"); }),
+             Catch::StartsWith("c.yaml:1:") &&
+                 Catch::EndsWith(": error: model_load.dont_load leaves out head/bias, head/kernel, "
+                                 "which would be untrained; --set model_load=null loads "
+                                 "everything"));
+}
+
+}  // namespace bv::test
