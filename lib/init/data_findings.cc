@@ -8,9 +8,11 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "lib/config/load_config.h"
+#include "lib/init/unusable_data.h"
 #include "lib/init/yaml_text.h"
 #include "lib/input/broken_files.h"
 #include "lib/input/class_map.h"
@@ -18,7 +20,6 @@
 #include "lib/input/dataset.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/sources/common/folder_index.h"
-#include "lib/util/folder_entries.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 
@@ -31,61 +32,6 @@ constexpr int64_t kSample = 256;           // images that are decoded
 constexpr int64_t kValidationSample = 64;  // the same, of a validation split
 constexpr int64_t kFewest = 3;  // examples that can be split into training and validation data
 constexpr int64_t kImbalance = 3;
-
-// The content of a folder that no detector recognises, for the error message.
-struct FolderContent {
-  int64_t entries = 0, images = 0;
-  std::vector<std::string> folders;
-};
-
-FolderContent list_content(const std::string& folder) {
-  FolderContent content;
-  for_each_entry(folder, [&](const FolderEntry& entry) {
-    if (entry.name.starts_with(".")) return;
-    ++content.entries;
-    if (entry.folder)
-      content.folders.push_back(entry.name);
-    else
-      content.images += has_image_suffix(entry.name);
-  });
-  std::sort(content.folders.begin(), content.folders.end());
-  return content;
-}
-
-// Returns up to `limit` of the folders `names` in `folder` that contain data themselves.
-std::vector<std::string> inner_data(const std::string& folder,
-                                    const std::vector<std::string>& names, size_t limit) {
-  std::vector<std::string> found;
-  for (const std::string& name : names) {
-    if (found.size() == limit) break;
-    const std::string inner = folder + "/" + name;
-    try {
-      if (!detect_data(inner).empty()) found.push_back(inner);
-    } catch (const Error&) {
-      // This folder's data cannot be used. The user may mean another folder.
-    }
-  }
-  return found;
-}
-
-// Returns why a folder that no detector recognises cannot be used.
-std::string unknown_folder(const std::string& folder) {
-  const FolderContent content = list_content(folder);
-  if (content.entries == 0) return "is empty";
-  const std::vector<std::string> inner = inner_data(folder, content.folders, /*limit=*/2);
-  if (inner.size() == 1) return fmt::format("holds no data itself (did you mean '{}'?)", inner[0]);
-  if (inner.size() == 2) {
-    return fmt::format("holds no data itself, but several of its folders do, such as '{}' and '{}'",
-                       inner[0], inner[1]);
-  }
-  if (content.images > 0) {
-    return fmt::format(
-        "has {} image{}, but no class folders: move the images of each class into a separate "
-        "folder, {}/<class>/*.jpg",
-        human_count(content.images), content.images == 1 ? "" : "s", folder);
-  }
-  return "has no data that can be trained on; expected " + join(detectable_data(), ", or ");
-}
 
 DetectedData detect_one(const std::string& folder) {
   std::vector<DetectedData> found = detect_data(folder);
@@ -102,9 +48,10 @@ DetectedData detect_one(const std::string& folder) {
 
 std::shared_ptr<const Source> open_source(const DetectedData& data, const DataKeys& keys,
                                           const std::string& folder, bool keep_broken) {
-  std::string yaml;
+  std::string yaml = "name: " + data.source + "\n";
   for (const auto& [key, value] : keys) yaml += key + ": " + yaml_text(value) + "\n";
   const Config config = parse_config(yaml, folder);
+  config.mark_read("name");  // only some sources read it
   SourceEnv env;
   env.keep_broken = keep_broken;
   std::shared_ptr<const Source> source =
@@ -143,6 +90,37 @@ std::string training_split(const Source& source, const std::string& folder) {
 // Returns the percentage of examples to train on. The fewer examples there are, the larger the
 // validation part must be.
 int training_percent(int64_t examples) { return examples < 1000 ? 80 : examples < 20000 ? 90 : 95; }
+
+// Returns whether the label of the first example is below 0.
+bool begins_with_negative_label(const Source& source, size_t split) {
+  try {
+    const Example first = source.read_values(split, 0);
+    const auto label = first.find("label");
+    return label != first.end() && label->second.numel() == 1 && label->second.item<double>() < 0;
+  } catch (const Error&) {
+    return false;  // the example is broken, which is not the question here
+  }
+}
+
+// Returns whether a split has a label below 0. If the labels are not known before they are read,
+// looks at the first one only: test data whose labels are secret has the label -1 everywhere.
+bool has_negative_label(const Source& source, size_t split) {
+  if (source.size(split) == 0) return false;
+  const at::Tensor labels = source.labels(split);
+  if (!labels.defined()) return begins_with_negative_label(source, split);
+  const int64_t* values = labels.const_data_ptr<int64_t>();
+  return std::any_of(values, values + labels.size(0),
+                     [](const int64_t label) { return label < 0 && label != Source::kNoLabel; });
+}
+
+// Returns the split with test data; "" if there is none, or, with a note, if it has negative
+// labels.
+std::string test_split(const Source& source, std::vector<std::string>& notes) {
+  const std::string split = first_split(source, kTestNames);
+  if (split.empty() || !has_negative_label(source, index_of(source, split))) return split;
+  notes.push_back(fmt::format("not used: the split '{}', which has labels below 0", split));
+  return "";
+}
 
 // Divides a split in two.
 void slice(const std::string& split, DataFindings& found) {
@@ -183,13 +161,16 @@ void divide_by_folds(const std::shared_ptr<const Source>& source, const std::str
   found.validation = fmt::format("{}[fold 1/{}]", split, folds);
 }
 
-// Opens the source without tolerance for broken files, to find those that are detected on opening.
-void find_broken_files(const DetectedData& data, DataFindings& found) {
-  for (const DataKeys* keys : {&data.train, &data.validation}) {
+// Opens the source without tolerance for broken files. Finds the broken files that opening detects,
+// in the splits `used` only.
+void find_broken_files(const std::set<std::string>& used, DataFindings& found) {
+  for (const DataKeys* keys : {&found.data.train, &found.data.validation}) {
     if (keys->empty()) continue;
-    const auto strict = open_source(data, *keys, found.folder, /*keep_broken=*/false);
+    const auto strict = open_source(found.data, *keys, found.folder, /*keep_broken=*/false);
     if (strict->is_array()) continue;  // has no files per image, and would be read twice
-    for (size_t split = 0; split < strict->splits().size(); ++split) {
+    const std::vector<std::string> splits = strict->splits();
+    for (size_t split = 0; split < splits.size(); ++split) {
+      if (!used.contains(splits[split])) continue;
       try {
         strict->size(split);
       } catch (const BrokenFiles& broken) {
@@ -205,6 +186,20 @@ void find_broken_files(const DetectedData& data, DataFindings& found) {
   }
 }
 
+// Returns the class names of a source. If it has none, returns the training class names that its
+// labels mean, by the rule of a run (Dataset::use_classes()).
+std::vector<std::string> names_in(const Source& source, const at::Tensor& labels,
+                                  const std::vector<std::string>& training) {
+  std::vector<std::string> own = source.class_names();
+  if (!own.empty()) return own;
+  std::set<int64_t> texts;
+  for (int64_t i = 0; source.labels_are_texts() && i < labels.size(0); ++i) {
+    const int64_t label = labels.const_data_ptr<int64_t>()[i];
+    if (label != Source::kNoLabel) texts.insert(label);
+  }
+  return names_of_labels(training, texts);
+}
+
 // Counts the images of each class of a split. `names` are the class names of the training data.
 // Returns false if the source does not have the labels. Throws if the split has no images, or if
 // one has a class that is not in `names`.
@@ -214,16 +209,18 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
   const at::Tensor labels = source.labels(index);
   if (!labels.defined()) return false;
   const int64_t* values = labels.const_data_ptr<int64_t>();
-  const std::vector<std::string> own = source.class_names();
-  const ClassMap number_of(own, {names});
+  const std::vector<std::string> own = names_in(source, labels, names);
+  const ClassMap number_of(own, {names.empty() ? names_by_number(own) : names},
+                           /*others_unknown=*/source.class_names().empty());
   int64_t images = 0;
   for (int64_t i = 0; i < labels.size(0); ++i) {
     if (values[i] == Source::kNoLabel) continue;
     const int64_t label = number_of(values[i]);
     if (label == ClassMap::kUnknown && values[i] >= 0) {
+      const bool named = values[i] < std::ssize(own);
       throw Error(Exit::usage, source.describe(index, i),
                   fmt::format("is of the class '{}', which the training data does not have",
-                              own.at(values[i])));
+                              named ? own[values[i]] : fmt::format("{}", values[i])));
     }
     if (label < 0 || label >= int64_t{limits::kClasses}) {
       throw Error(Exit::usage, "",
@@ -243,14 +240,25 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
   return true;
 }
 
+// Returns a note if labels without class names may be numbers to predict; "" otherwise.
+std::string note_of_gaps(const Source& source, const std::vector<FoundClass>& classes) {
+  const auto gaps = std::count_if(classes.begin(), classes.end(),
+                                  [](const FoundClass& one) { return one.examples == 0; });
+  if (gaps < 2 || !source.class_names().empty()) return "";
+  return fmt::format(
+      "the labels are whole numbers up to {} and are taken as classes, {} of them without training "
+      "images; to predict numbers, write a config with `task: regress` (docs/labels.md)",
+      classes.size() - 1, gaps);
+}
+
 void check_classes(const DataFindings& found) {
   const auto used = std::count_if(found.classes.begin(), found.classes.end(),
                                   [](const FoundClass& one) { return one.examples > 0; });
   if (found.classes.empty() || used > 1) return;
   const std::string& name = found.most_frequent()->name;
-  throw Error(
-      Exit::usage, found.folder,
-      fmt::format("has images of one class only, '{}': a classifier needs at least two", name));
+  throw Error(Exit::usage, found.folder,
+              fmt::format("has images of one class only, '{}': a classifier needs at least two{}",
+                          name, unlabelled_list_hint(found.folder)));
 }
 
 void add_warnings(const DataFindings& found, const Dataset& train, const Dataset& validation,
@@ -300,8 +308,13 @@ void check_folder(const std::string& folder) {
   struct stat info;
   if (stat(folder.c_str(), &info) != 0)
     throw Error(Exit::usage, folder, errno == ENOENT ? "no such folder" : std::strerror(errno));
-  if (!S_ISDIR(info.st_mode))
-    throw Error(Exit::usage, folder, "is a file; give the folder that holds the data");
+  if (!S_ISDIR(info.st_mode)) {
+    const std::string own = fs::path(folder).parent_path().string();
+    throw Error(Exit::usage, folder,
+                has_image_suffix(folder) ? "is a file; give the folder that holds the data"
+                                         : "is a file; give its folder: bvtrain init " +
+                                               shell_word(own.empty() ? "." : own));
+  }
   if (!valid_utf8(folder))
     throw Error(Exit::usage, folder, "a config cannot name this folder: its name is not UTF-8");
 }
@@ -310,25 +323,28 @@ DataFindings inspect_checked(const std::string& folder) {
   DataFindings found;
   found.folder = folder;
   found.data = detect_one(folder);
-  find_broken_files(found.data, found);
   const DataKeys& train_keys = found.data.train;
   const auto source = open_source(found.data, train_keys, folder, /*keep_broken=*/true);
   const std::string split = training_split(*source, folder);
   found.train = split;
   found.examples = source->size(index_of(*source, split));
   auto other = source;
+  std::vector<std::string> unused;  // notes
   if (!found.data.validation.empty()) {
     other = open_source(found.data, found.data.validation, folder, /*keep_broken=*/true);
     found.validation = training_split(*other, folder);
   } else {
     found.validation = first_split(*source, kValidationNames);
-    found.test = first_split(*source, kTestNames);
+    found.test = test_split(*source, unused);
     if (found.validation.empty()) found.validation = std::exchange(found.test, "");
     if (found.validation == split) found.validation.clear();
   }
   const std::string validation_split = found.validation;
+  find_broken_files({split, validation_split, found.test}, found);
   if (found.validation.empty()) slice(split, found);
   read_classes(*source, *other, split, validation_split, found);
+  if (found.data.source == "image_folder")
+    refuse_empty_classes(*source, {split, validation_split, found.test}, folder);
   if (found.examples < kFewest) {
     throw Error(Exit::usage, folder,
                 fmt::format("has {} images, too few to train and to validate on", found.examples));
@@ -348,6 +364,9 @@ DataFindings inspect_checked(const std::string& folder) {
   if (found.images.deep > 0)
     found.warnings.push_back(deep_png_note(found.images.deep, found.images.tried));
   found.notes = found.data.notes;
+  found.notes.insert(found.notes.end(), unused.begin(), unused.end());
+  if (std::string note = note_of_gaps(*source, found.classes); !note.empty())
+    found.notes.push_back(std::move(note));
   for (const std::string& name : source->splits()) {
     const bool used = name == split || name == validation_split || name == found.test;
     if (found.data.source == "image_folder" && !used)

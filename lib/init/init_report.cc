@@ -63,10 +63,8 @@ std::string broken_text(const DataFindings& found) {
   std::string text;
   const std::vector<std::string> lines = broken_lines(found);
   if (found.broken_files > 0) {
-    text += fmt::format(
-        "broken      {} file{} or class folder{}, found by their first and last bytes\n",
-        human_count(found.broken_files), found.broken_files == 1 ? "" : "s",
-        found.broken_files == 1 ? "" : "s");
+    text += fmt::format("broken      {} file{}, found by their first and last bytes\n",
+                        human_count(found.broken_files), found.broken_files == 1 ? "" : "s");
   }
   if (!found.images.broken.empty()) {
     text += fmt::format("broken      {} of {} images that were decoded\n",

@@ -29,7 +29,7 @@ struct OneImage {
   bool tried = false, encoded = false, grey = false;
   bool turned = false, deep = false;  // as in SampledImages
   std::string problem;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // of the upright image
   at::ScalarType type = at::kByte;
   double least = 0, most = 0;
 };
@@ -75,8 +75,9 @@ OneImage look_at(const Source& source, size_t split, int64_t index, std::atomic<
       const at::Tensor file = image;
       const std::span<const uint8_t> content{file.const_data_ptr<uint8_t>(),
                                              static_cast<size_t>(file.numel())};
-      image = decode_image(content, /*channels=*/0, /*precise=*/false);
-      seen.turned = exif_orientation(content) != 1;
+      const int orientation = exif_orientation(content);
+      image = turn_upright(decode_image(content, /*channels=*/0, /*precise=*/false), orientation);
+      seen.turned = orientation != 1;
       seen.deep = is_png_of_16_bits(content);
     }
     seen.shape = image.sizes().vec();

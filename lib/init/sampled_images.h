@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// Sides in pixels, as the image is stored.
+// Sides in pixels, of the image as its EXIF orientation turns it.
 struct ImageSides {
   int64_t height = 0, width = 0;
 

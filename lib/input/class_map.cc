@@ -2,18 +2,24 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <unordered_map>
 
 #include "lib/util/error.h"
 #include "lib/util/parse_count.h"
 
 namespace bv {
+namespace {
+
+constexpr size_t kMostNumbers = 1'000'000;  // a date is a number too
+
+}  // namespace
 
 std::vector<std::string> names_by_number(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 1'000'000;  // a date is a number too
   std::map<size_t, std::string> by_number;
   for (const std::string& name : names) {
     const auto number = parse_count<size_t>(name);
-    if (!number || *number >= kMost || !by_number.emplace(*number, name).second) return {};
+    if (!number || *number >= kMostNumbers || !by_number.emplace(*number, name).second) return {};
   }
   if (!by_number.contains(0)) return {};
   std::vector<std::string> sorted;
@@ -24,12 +30,28 @@ std::vector<std::string> names_by_number(const std::vector<std::string>& names) 
   return sorted;
 }
 
+std::vector<std::string> names_of_labels(const std::vector<std::string>& names,
+                                         const std::set<int64_t>& texts) {
+  std::vector<std::string> own = names_by_number(names);
+  if (!own.empty() || texts.empty()) return own;
+  if (*texts.begin() < 0 || *texts.rbegin() >= static_cast<int64_t>(kMostNumbers)) return {};
+  const std::set<std::string> known(names.begin(), names.end());
+  const bool all = std::all_of(texts.begin(), texts.end(), [&](const int64_t label) {
+    return known.contains(fmt::format("{}", label));
+  });
+  for (int64_t label = 0; all && label <= *texts.rbegin(); ++label)
+    own.push_back(fmt::format("{}", label));
+  return own;
+}
+
 ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to, bool others_unknown)
     : others_unknown_(others_unknown) {
   if (from.empty() || to.names.empty() || from == to.names) return;
   std::map<std::string, std::vector<int64_t>> numbers_of;
   for (size_t i = 0; i < to.names.size(); ++i)
     numbers_of[to.names[i]].push_back(static_cast<int64_t>(i));
+  std::unordered_map<std::string_view, int64_t> copies;
+  for (const std::string& name : from) ++copies[name];
   for (size_t i = 0; i < from.size(); ++i) {
     const auto found = numbers_of.find(from[i]);
     if (found == numbers_of.end()) {
@@ -39,8 +61,7 @@ ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to, b
     // ImageNet has two classes called crane. Equal positions distinguish them.
     const std::vector<int64_t>& all = found->second;
     const bool same_place = std::find(all.begin(), all.end(), static_cast<int64_t>(i)) != all.end();
-    const auto copies = std::count(from.begin(), from.end(), from[i]);
-    if ((all.size() > 1 || copies > 1) && !same_place) {
+    if ((all.size() > 1 || copies.at(from[i]) > 1) && !same_place) {
       throw Error(Exit::usage, "",
                   fmt::format("the class name '{}' stands for several classes, so the labels "
                               "cannot be matched with those of {}",

@@ -26,6 +26,14 @@ struct ClassNames {
 // not such numbers, or if two of them are the same number.
 std::vector<std::string> names_by_number(const std::vector<std::string>& names);
 
+// A data set without class names has label numbers. Returns the class name for each of them in a
+// run with the classes `names`: entry 7 is the name of label 7. First choice: names_by_number().
+// Second choice, for labels from a list such as a CSV file: each number is its own name, if every
+// label is in `names`. Otherwise returns an empty list: labels are compared by number. `texts`: the
+// labels of the data set if they come from a list (Source::labels_are_texts()), otherwise empty.
+std::vector<std::string> names_of_labels(const std::vector<std::string>& names,
+                                         const std::set<int64_t>& texts);
+
 class ClassMap {
  public:
   static constexpr int64_t kUnknown = -1;

@@ -34,13 +34,18 @@ class Dataset {
   // Renumbers the labels by class name, to the numbers that `classes` has: the class numbers in the
   // feature "label", and the columns of "labels" if it has one column per class. If only the source
   // or only the run has class names, labels keep their numbers, unless the names are numbers
-  // (names_by_number()): label 10 and column 10 are then the class '10'. Call it once, before the
-  // data set is shared.
+  // (names_by_number()): label 10 and column 10 are then the class '10'. So is label 10 of a CSV
+  // file if each label of its splits is the name of a class (names_of_labels()). Call it once,
+  // before the data set is shared.
   //
   // Throws Error(Exit::usage) without a place if the data set has examples of a class that is not
   // in `classes`. With `skip_unknown` these examples leave the data set, and the returned line says
   // how many; the line is empty if there are none. Examples without a label stay.
   std::string use_classes(const ClassNames& classes, bool skip_unknown);
+
+  // Returns whether the labels come from a list without class names, and each of them is the name
+  // of a class of the run, so that use_classes() has matched them with certainty.
+  bool matches_texts() const { return matches_texts_; }
 
   // Removes the examples `indices` (ascending) from the data set; at least one example must remain.
   // The others keep their order. Call it before the data set is shared.
@@ -115,6 +120,7 @@ class Dataset {
   int64_t size_ = 0;
   std::vector<std::string> class_names_;
   ClassMap classes_;
+  bool matches_texts_ = false;
   // The examples that are left if some have unknown classes or were left out, as ascending indices
   // into the slices; otherwise empty.
   std::vector<int64_t> kept_;

@@ -11,6 +11,7 @@
 #include "lib/input/sources/synthetic.h"
 #include "lib/input/split.h"
 #include "lib/util/file.h"
+#include "lib/util/parse_count.h"
 
 namespace bv {
 namespace {
@@ -109,6 +110,18 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
   return make_synthetic(spec, names, env);
 }
 
+// Returns an example of what it means that labels are compared by number: the first class whose
+// name is another number than its own, or else class 0.
+std::string compared_by_number(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto number = parse_count<size_t>(names[i]);
+    if (number && *number != i)
+      return fmt::format("labels are compared by number, so label {} means the class '{}'", i,
+                         names[i]);
+  }
+  return fmt::format("labels are compared by number (0 is '{}')", names[0]);
+}
+
 // Renumbers the labels by class name and warns if some cannot be matched.
 void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const Config& data) {
   const std::vector<std::string> own = dataset.class_names();
@@ -124,11 +137,12 @@ void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const
   const std::vector<std::string>& names = named ? own : classes.names;
   const std::vector<std::string> numbered = names_by_number(names);
   if (numbered == names) return;
+  if (dataset.matches_texts()) return;  // each label is the name of a class
   data.warn("",
             fmt::format("{} class names, but {} {}: {}", named ? "has" : "has no", classes.owner,
                         run_named ? "has" : "has none",
                         numbered.empty()
-                            ? fmt::format("labels are compared by number (0 is '{}')", names[0])
+                            ? compared_by_number(names)
                             : "these names are numbers, so label 2 is the class '2', wherever it "
                               "is in the list of classes"));
 }

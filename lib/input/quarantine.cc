@@ -69,6 +69,10 @@ Matches find_quarantined(const std::unordered_map<std::string, size_t>& lines, c
 
 }  // namespace
 
+std::string name_in_list(const std::string& folder) {
+  return is_part_of_config(folder) ? "./" + folder : folder;
+}
+
 std::shared_ptr<const Quarantine> Quarantine::read(const Config& config) {
   const auto file = maybe_path(config, "quarantine");
   if (!file) return nullptr;

@@ -35,6 +35,10 @@ inline constexpr KeyText kQuarantineKey = {
     "broken.jsonl",
     "-"};
 
+// Returns what `bvtrain data check FOLDER` calls the folder in a list: its name, but "./input" for
+// "input", which would be the training data of a config.
+std::string name_in_list(const std::string& folder);
+
 class Quarantine {
  public:
   // Reads the list that config["quarantine"] names; null if the key is absent. Throws

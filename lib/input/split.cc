@@ -20,6 +20,15 @@ using Part = SplitTerm::Part;
 // The seed of the order in which examples are assigned to folds. It must never change.
 constexpr uint64_t kFoldSeed = 0xF01D;
 
+// Returns " (write 80%)" for "0.8", and "" for a text that is no fraction.
+std::string percent_hint(std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  const bool fraction = error == std::errc{} && rest == end && value != 0 && std::abs(value) < 1;
+  return fraction ? fmt::format(" (write {:g}%)", 100 * value) : "";
+}
+
 // Parses one split expression.
 class SplitParser {
  public:
@@ -109,7 +118,10 @@ class SplitParser {
         percent ? std::from_chars(text.data(), end, bound.percent, std::chars_format::fixed)
                 : std::from_chars(text.data(), end, bound.value);
     if (error != std::errc{} || rest != end || text.empty() || !std::isfinite(bound.percent))
-      bad(fmt::format("'{}' is not {}", text, percent ? "a percentage" : "an integer"));
+      bad(fmt::format("'{}' is not {}", text,
+                      percent                        ? "a percentage"
+                      : bound.unit == Unit::examples ? "an integer" + percent_hint(text)
+                                                     : "an integer"));
     if (std::abs(bound.percent) > 100)
       bad(fmt::format("{}% is not within -100% .. 100%", bound.percent));
     return bound;

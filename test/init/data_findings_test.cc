@@ -95,11 +95,10 @@ TEST_CASE("grey images are recognised, also if they are stored in colour") {
   CHECK(inspect_data(dir.path()).images.channels == 3);
 }
 
-TEST_CASE("broken files are found by their ends and by decoding, and empty classes are counted") {
+TEST_CASE("broken files are found by their ends and by decoding") {
   const TempFolder dir;
   write_class(dir.path(), "a", 4, 20);
   write_class(dir.path(), "b", 4, 200);
-  dir.make("c");
   dir.write("a/cut.jpg", plain_jpeg(16, 16, 9).substr(0, 200));
   // The beginning and end are those of a PNG file, but the pixels between them are missing.
   std::string png = png_of(at::full({8, 8, 3}, 7, at::kByte));
@@ -108,18 +107,35 @@ TEST_CASE("broken files are found by their ends and by decoding, and empty class
   dir.write("b/pixels.png", png);
   const DataFindings found = inspect_data(dir.path());
   CHECK(found.any_broken());
-  CHECK(found.broken_files == 2);
-  REQUIRE(found.broken.size() == 2);
+  CHECK(found.broken_files == 1);
+  REQUIRE(found.broken.size() == 1);
   CHECK(contains(found.broken[0], "a/cut.jpg: error: not a complete JPEG"));
-  CHECK(contains(found.broken[1], "class 'c' has no images"));
-  CHECK(counts(found) == Counts{5, 5, 0});
-  REQUIRE(found.images.broken.size() == 3);
-  CHECK(found.images.tried == 11);
-  CHECK(contains(found.warnings.back(), "class 'c' has no training images"));
-  // An empty class is the rarest one.
-  CHECK(found.rarest()->name == "c");
-  CHECK(found.imbalanced());
-  CHECK(contains(findings_text(found), "not balanced: most images a 5, fewest c 0\n"));
+  CHECK(counts(found) == Counts{5, 5});
+  REQUIRE(found.images.broken.size() == 2);
+  CHECK(found.images.tried == 10);
+}
+
+TEST_CASE("a class folder without images is refused, except in a split that is not used") {
+  const TempFolder dir;
+  for (const char* split : {"train", "val", "more"}) {
+    write_class(dir / split, "a", 6, 20);
+    write_class(dir / split, "b", 6, 200);
+  }
+  write_class(dir / "val", "c", 1, 100);
+  dir.make("more/empty");
+  DataFindings found = inspect_data(dir.path());
+  CHECK_FALSE(found.any_broken());
+  // A class without training images is the rarest one.
+  CHECK(counts(found) == Counts{6, 6, 0, 0});
+  CHECK(contains(found.warnings[0], "class 'c' has no training images"));
+  CHECK(contains(findings_text(found), "not balanced: most images a 6, fewest c 0\n"));
+
+  dir.write("train/c/notes.txt", "x");
+  dir.make("val/d");
+  const std::string why =
+      ": error: this class folder has no JPEG, PNG or WebP images: delete it, move it elsewhere, "
+      "or add images";
+  CHECK(problem(dir) == (dir / "train/c") + why + "\n" + (dir / "val/d") + why);
 }
 
 TEST_CASE("a list that is almost sorted by class is divided by folds") {
@@ -169,6 +185,10 @@ TEST_CASE("a CSV file is taken if no image folder has its images, and else named
   CHECK(found.data.source == "image_folder");
   REQUIRE(!found.notes.empty());
   CHECK(found.notes[0] == "not used: train.csv; the labels come from the folder names");
+  for (const char* name : {"1.csv", "2.csv", "3.csv", "4.csv", "5.csv"})
+    dir.write(std::string("images/") + name, "a,b\n1,2\n");
+  CHECK(inspect_data(dir / "images").notes[0] ==
+        "not used: 1.csv, 2.csv, 3.csv, 4.csv and 2 more; the labels come from the folder names");
   // The same folder by another name.
   dir.write("images/train.csv", replace_all(list, "images/", dir / "images/"));
   std::filesystem::create_directory_symlink(dir / "images", dir / "link");
@@ -197,6 +217,70 @@ TEST_CASE("EXIF orientations and 16-bit PNG files are found in images of any sou
   CHECK(found.warnings ==
         Lines{"1 of 8 images looked at is a PNG file of 16 bits, of which decoding keeps the upper "
               "8 (value / 256); if that is too coarse, store the images as arrays (npz)"});
+}
+
+TEST_CASE("images that are turned upright count with their upright sizes") {
+  const TempFolder dir;
+  const auto inspect = [&](int turned) {
+    std::string list = "image,label\n";
+    for (int i = 0; i < 8; ++i) {
+      const std::string plain = plain_jpeg(24, 32, 20 * i);
+      dir.write(fmt::format("{}.jpg", i), i < turned ? jpeg_with_exif(plain, exif_data(6)) : plain);
+      list += fmt::format("{}.jpg,{}\n", i, i % 2 == 0 ? "a" : "b");
+    }
+    dir.write("t.csv", list);
+    return inspect_data(dir.path());
+  };
+  const DataFindings half = inspect(4);
+  CHECK_FALSE(half.images.equal);
+  CHECK(contains(choose_recipe(half, nullptr).train_pp, "resize("));
+  const DataFindings all = inspect(8);
+  CHECK(all.images.equal);
+  CHECK(all.images.typical == ImageSides{32, 24});
+}
+
+TEST_CASE("a validation list of numbers is counted by the class names of the training list") {
+  const TempFolder dir;
+  dir.write("x.jpg", plain_jpeg(16, 16, 20));
+  const auto list = [&](const std::string& name, const Lines& labels) {
+    std::string text = "image,label\n";
+    for (const std::string& label : labels) text += "x.jpg," + label + "\n";
+    dir.write(name, text);
+  };
+  list("train.csv", {"0", "1", "10", "2", "other"});
+  list("val.csv", {"2", "10", "2"});
+  const DataFindings found = inspect_data(dir.path());
+  REQUIRE(found.classes.size() == 5);
+  CHECK(found.classes[2].name == "10");
+  CHECK(found.classes[2].validation == 1);
+  CHECK(found.classes[3].validation == 2);
+}
+
+TEST_CASE("regression is mentioned if a list may hold numbers to predict") {
+  const TempFolder dir;
+  for (int i = 0; i < 6; ++i) dir.write(fmt::format("img/{}.jpg", i), plain_jpeg(16, 16, 20 * i));
+  const auto list = [&](const std::string& column, const std::vector<int>& values) {
+    std::string text = "image," + column + "\n";
+    for (size_t i = 0; i < values.size(); ++i)
+      text += fmt::format("img/{}.jpg,{}\n", i % 6, values[i]);
+    dir.write("list.csv", text);
+  };
+  list("label", {0, 1, 3, 0, 1, 3});
+  CHECK(inspect_data(dir.path()).notes.empty());
+  list("label", {0, 1, 0, 17, 17, 59});
+  CHECK(inspect_data(dir.path()).notes ==
+        Lines{"the labels are whole numbers up to 59 and are taken as classes, 56 of them without "
+              "training images; to predict numbers, write a config with `task: regress` "
+              "(docs/labels.md)"});
+  list("age", {17, 20, 59, 17, 30, 2});
+  const std::string hint =
+      "; list.csv has no column 'label': give this name to the column with the classes or, to "
+      "predict numbers, write a config with `task: regress` (docs/labels.md)";
+  CHECK(problem(dir) ==
+        "has images of one class only, 'img': a classifier needs at least two" + hint);
+  dir.write("flat/1.jpg", plain_jpeg(16, 16, 20));
+  dir.write("flat/list.csv", "image,age\n1.jpg,5\n");
+  CHECK(contains(problem(dir, "flat"), "/<class>/*.jpg" + hint));
 }
 
 TEST_CASE("splits without images are refused, although their empty class folders are examples") {
@@ -260,6 +344,10 @@ TEST_CASE("folders without usable data are refused in one line") {
   CHECK(problem(dir) == "is empty");
   dir.write("1.jpg", plain_jpeg(8, 8, 9));
   CHECK(problem(dir, "1.jpg") == "is a file; give the folder that holds the data");
+  dir.write("my lists/t.csv", "image,label\n");
+  CHECK(problem(dir, "my lists/t.csv") ==
+        "is a file; give its folder: bvtrain init '" + dir.path() + "/my lists'");
+  std::filesystem::remove_all(dir / "my lists");
   CHECK(
       problem(dir) ==
       "has 1 image, but no class folders: move the images of each class into a separate folder, " +

@@ -288,6 +288,25 @@ TEST_CASE("stats count num_classes only if the data does not name its classes") 
   CHECK(classes(std::make_shared<FakeSource>(6)) == 10);
 }
 
+TEST_CASE("stats count examples with the label -1 apart from the classes") {
+  const auto source = std::make_shared<FakeSource>(6);
+  source->transform = [](int64_t i, Example& example) {
+    example["label"] = at::scalar_tensor(i < 2 ? -1 : i % 2, at::kLong);
+  };
+  const DataStats stats = measure_data(opened(source), 1, 0);
+  REQUIRE(stats.classes.size() == 2);
+  CHECK(stats.classes[1].examples == 2);
+  CHECK(stats.without_class == 2);
+  CHECK(contains(stats.text(), "\nwithout a class: 2\n"));
+  CHECK(stats.json().at("without_class") == 2);
+  source->transform = [](int64_t i, Example& example) {  // numbers to predict
+    example["label"] = at::scalar_tensor(i - 4, at::kLong);
+  };
+  const DataStats numbers = measure_data(opened(source), 1, 0);
+  CHECK(numbers.classes.empty());
+  CHECK(numbers.without_class == 0);
+}
+
 TEST_CASE("stats measure the pixels that the pp string decodes") {
   const ManifestFolder dir;
   const at::Tensor noise =

@@ -173,6 +173,49 @@ TEST_CASE("class names that are numbers match labels without names by their numb
   CHECK(numbers->labels() == std::vector<int64_t>{0, 4, 2});
 }
 
+TEST_CASE("each label of a list is the class of this name, if all of them are names of classes") {
+  const TempFolder folder;
+  write_classes(folder, {"d"}, 1);
+  Names notes;
+  const auto labels = [&](const std::string& kind, const std::vector<int>& numbers,
+                          const Names& run) {
+    std::string text = kind == "csv" ? "image,label\n" : "";
+    for (const int number : numbers) {
+      text += kind == "csv" ? fmt::format("d/0.jpg,{}\n", number)
+                            : fmt::format("{{\"image\": \"d/0.jpg\", \"label\": {}}}\n", number);
+    }
+    const std::string file = folder.write("a." + kind, text);
+    const Config config = parse_config("{name: " + kind + ", fname: " + file + "}", "t.yaml");
+    const auto data = prepare_data(config, {})(ClassNames{run});
+    notes = warnings(config);
+    return data->labels();
+  };
+  const Names mixed = {"0", "1", "10", "2", "other"}, from_one = {"1", "10", "2", "3"};
+  for (const std::string kind : {"csv", "jsonl"}) {
+    INFO(kind);
+    CHECK(labels(kind, {2, 10, 0}, mixed) == std::vector<int64_t>{3, 2, 0});
+    CHECK(notes.empty());
+    CHECK(labels(kind, {1, 2, 10}, from_one) == std::vector<int64_t>{0, 2, 1});
+    CHECK(notes.empty());
+    CHECK(labels(kind, {2, 10, 0}, {"0", "1", "10", "2"}) == std::vector<int64_t>{3, 2, 0});
+    CHECK(notes.empty());
+    // 3 and -1 are no names, so all labels are numbers.
+    const Names compared = {
+        "t.yaml: warning: has no class names, but the training data has: labels are compared by "
+        "number, so label 2 means the class '10'"};
+    CHECK(labels(kind, {2, 3}, mixed) == std::vector<int64_t>{2, 3});
+    CHECK(notes == compared);
+    CHECK(labels(kind, {2, -1}, mixed) == std::vector<int64_t>{2, -1});
+    CHECK(notes == compared);
+  }
+  // The labels of arrays are numbers.
+  write_npz(folder / "a.npz", {{"image", at::zeros({2, 4, 4, 3}, at::kByte)},
+                               {"label", at::tensor({0, 2}, at::kLong)}});
+  const Config config = parse_config("{name: npz, fname: " + folder / "a.npz" + "}", "t.yaml");
+  CHECK(prepare_data(config, {})(ClassNames{mixed})->labels() == std::vector<int64_t>{0, 2});
+  CHECK(warnings(config).size() == 1);
+}
+
 TEST_CASE("columns of labels without names are matched with names that are numbers") {
   const TempFolder folder;
   const auto labels_of = [&](const Names& run, const at::Tensor& labels) {

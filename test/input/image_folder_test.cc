@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "lib/config/load_config.h"
 #include "lib/input/data_notes.h"
@@ -182,6 +184,22 @@ TEST_CASE("the index is cached until a folder changes", "[image_folder]") {
   CHECK(folder.files() == Names{"ant/1.jpg", "cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
   std::filesystem::remove_all(folder / "cat");
   CHECK(folder.files() == Names{"ant/1.jpg", "dog/1.jpg"});
+}
+
+TEST_CASE("a class folder that is replaced by one of the same time is listed again",
+          "[image_folder]") {
+  const CachedImageFolder folder;
+  folder.write("cat/1.jpg", flat_jpeg(100));
+  folder.write("dog/1.jpg", flat_jpeg(100));
+  folder.age();
+  CHECK(folder.files() == Names{"cat/1.jpg", "dog/1.jpg"});
+  const auto time = std::filesystem::last_write_time(folder / "cat");
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // for another change time
+  std::filesystem::remove_all(folder / "cat");
+  folder.write("cat/1.jpg", flat_jpeg(100));
+  folder.write("cat/2.jpg", flat_jpeg(100));
+  std::filesystem::last_write_time(folder / "cat", time);
+  CHECK(folder.files() == Names{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg"});
 }
 
 TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {

@@ -87,6 +87,17 @@ TEST_CASE("all eight orientations are turned upright", "[orientation]") {
   }
 }
 
+TEST_CASE("an orientation may be stored as a number of four bytes", "[orientation]") {
+  for (const bool little : {true, false}) {
+    std::string exif = exif_data(6, little);
+    exif.replace(24, 2, number_text(4, 2, little));  // the type LONG
+    exif.replace(30, 4, number_text(8, 4, little));
+    CHECK(exif_orientation(bytes_of(jpeg_with_exif(flat_jpeg(90), exif))) == 8);
+    exif.replace(30, 4, number_text(0x10006, 4, little));
+    CHECK(exif_orientation(bytes_of(jpeg_with_exif(flat_jpeg(90), exif))) == 1);
+  }
+}
+
 TEST_CASE("images without EXIF data, or with damaged data, stay as stored", "[orientation]") {
   const std::string jpeg = flat_jpeg(90);
   for (const std::string& file : {jpeg, png_of(digits()), webp_of(digits(), true)}) {

@@ -135,6 +135,16 @@ TEST_CASE("entries of another data set are passed over; others that match nothin
             .data->size() == 11);
 }
 
+TEST_CASE("a quarantine list of a folder named input applies to every data set") {
+  CHECK(name_in_list("photos") == "photos");
+  CHECK(name_in_list("inputs") == "inputs");
+  CHECK(name_in_list("evals.val") == "./evals.val");
+  for (const std::string folder : {"input", "input.own"}) {
+    CHECK(name_in_list(folder) == "./" + folder);
+    CHECK(leave_out(line(name_in_list(folder), 1), "evals.val").data->size() == 11);
+  }
+}
+
 TEST_CASE("a skipped example of a mixture is left out of the data set with which its name begins") {
   const auto skipped = [](const std::string& example) {
     return fmt::format(

@@ -158,6 +158,13 @@ TEST_CASE("bad splits are refused with the reason", "[split]") {
         "x.yaml:5:12: error: bad split 'train[5]': a slice needs ':'" + examples);
   CHECK(split_problem("train[:x]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:x]': 'x' is not an integer" + examples);
+  CHECK(split_problem("train[:0.8]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:0.8]': '0.8' is not an integer (write 80%)" +
+            examples);
+  CHECK(split_problem("train[:0.5shard]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:0.5shard]': '0.5' is not an integer" + examples);
+  CHECK(split_problem("train[:1.5]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[:1.5]': '1.5' is not an integer" + examples);
   CHECK(split_problem("train[:1.5.2%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:1.5.2%]': '1.5.2' is not a percentage" + examples);
   CHECK(split_problem("train[:nan%]", 100) ==

@@ -26,13 +26,20 @@ class LabelCounter {
     }
   }
 
+  // Returns how many labels are -1, which means that an example has no class. Returns 0 if there
+  // are labels below -1, because then they are not class numbers.
+  int64_t without_class() const {
+    return counts_.empty() || counts_.begin()->first != -1 ? 0 : counts_.begin()->second;
+  }
+
   // Returns the classes with these names and all classes that were seen. If there are no names, the
-  // numbers from 0 to `least` - 1 are classes too. Empty if no labels were seen, or if they are not
-  // class numbers.
+  // numbers from 0 to `least` - 1 are classes too. Empty if no labels from 0 on were seen, or if
+  // they are not class numbers.
   std::vector<CountedClass> classes(const std::vector<std::string>& names, int64_t least) const {
     const auto most = static_cast<int64_t>(limits::kClasses);
     std::vector<CountedClass> all;
-    if (counts_.empty() || counts_.begin()->first < 0 || counts_.rbegin()->first >= most)
+    if (counts_.lower_bound(0) == counts_.end() || counts_.begin()->first < -1 ||
+        counts_.rbegin()->first >= most)
       return all;
     const int64_t known = names.empty() ? std::min(least, most) : std::ssize(names);
     const int64_t count = std::max(known, counts_.rbegin()->first + 1);
@@ -159,6 +166,7 @@ std::string DataStats::text() const {
     text += fmt::format("below 1 % of the mean: {}\n", join(names, ", "));
   if (const auto names = empty(); !names.empty())
     text += fmt::format("without examples: {}\n", join(names, ", "));
+  if (without_class > 0) text += fmt::format("without a class: {}\n", human_count(without_class));
   if (images == 0) return text + "images: none\n";
   text +=
       fmt::format("images: {}, {}; {} grey, {} with alpha\n", human_count(images),
@@ -183,6 +191,7 @@ nlohmann::ordered_json DataStats::json() const {
     out["classes"].push_back({{"name", one.name}, {"examples", one.examples}});
   out["nearly_empty"] = nearly_empty();
   out["empty"] = empty();
+  out["without_class"] = without_class;
   out["images"] = images;
   out["bytes"] = bytes;
   out["grey"] = grey;
@@ -223,7 +232,9 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
       });
   log::clear_progress();
   join_grey(stats.pixels);
-  if (!numbers) stats.classes = labels.classes(opened.data->class_names(), num_classes);
+  if (numbers) return stats;
+  stats.classes = labels.classes(opened.data->class_names(), num_classes);
+  stats.without_class = labels.without_class();
   return stats;
 }
 

@@ -40,7 +40,7 @@ ByteReader reader_of(Bytes bytes) {
 int tiff_orientation(const ByteReader& read, int64_t start, int64_t length) {
   using std::string_view_literals::operator""sv;
   constexpr int64_t kEntry = 12;
-  constexpr int64_t kTag = 0x0112, kShort = 3;
+  constexpr int64_t kTag = 0x0112, kShort = 3, kLong = 4;
   const auto part = [&](int64_t offset, int64_t need) -> Bytes {
     if (offset + need > length) return {};
     const Bytes found = read(start + offset, need);
@@ -60,7 +60,8 @@ int tiff_orientation(const ByteReader& read, int64_t start, int64_t length) {
     bytes = part(directory + 2 + kEntry * i, kEntry);
     if (bytes.empty()) return kAsStored;
     if (number(0, 2) != kTag) continue;
-    const int64_t value = number(2, 2) == kShort ? number(8, 2) : kAsStored;
+    const int64_t type = number(2, 2);
+    const int64_t value = type == kShort ? number(8, 2) : type == kLong ? number(8, 4) : kAsStored;
     return value >= 1 && value <= 8 ? static_cast<int>(value) : kAsStored;
   }
   return kAsStored;

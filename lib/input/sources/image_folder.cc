@@ -321,10 +321,12 @@ std::vector<std::string> unused_lists(const std::string& folder) {
     if (entry.file && visible && entry.name.ends_with(".csv")) files.push_back(entry.name);
   });
   std::sort(files.begin(), files.end());
-  constexpr size_t kMost = 4;
-  if (files.size() > kMost) files.resize(kMost);
   if (files.empty()) return {};
-  return {"not used: " + join(files, ", ") + "; the labels come from the folder names"};
+  constexpr size_t kMost = 4;
+  const size_t more = files.size() > kMost ? files.size() - kMost : 0;
+  files.resize(files.size() - more);
+  return {fmt::format("not used: {}{}; the labels come from the folder names", join(files, ", "),
+                      more > 0 ? fmt::format(" and {} more", more) : "")};
 }
 
 std::optional<DetectedData> detect_image_folder(const std::string& folder) {

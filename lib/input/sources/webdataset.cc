@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 
 #include "lib/config/key_table.h"
 #include "lib/input/detect_data.h"
@@ -232,7 +233,7 @@ class WebDataset : public Source {
 // The tar files of a folder that share a split.
 struct TarGroup {
   NameList files;  // names in the folder, sorted
-  NameList stems;  // these names without the numbers at their ends, each once
+  NameList stems;  // what stem_of() returns for these names, each once
 
   // Returns `urls` of the group; "" if no pattern matches these files and no others of `all`.
   std::string urls(const std::string& folder, const NameList& all) const {
@@ -245,12 +246,27 @@ struct TarGroup {
   }
 };
 
+std::string without_last_digits(std::string text) {
+  while (!text.empty() && std::isdigit(static_cast<unsigned char>(text.back())) != 0)
+    text.pop_back();
+  return text;
+}
+
+// Returns the name of a tar file without .tar and the number before it: "train-" for
+// "train-007.tar" and for "train-00007-of-00128.tar".
+std::string stem_of(const std::string& name) {
+  constexpr std::string_view kOf = "-of-";
+  const std::string stem = without_last_digits(name.substr(0, name.size() - 4));
+  if (!stem.ends_with(kOf)) return stem;
+  const std::string number = stem.substr(0, stem.size() - kOf.size());
+  const std::string shorter = without_last_digits(number);
+  return shorter == number ? stem : shorter;
+}
+
 std::map<std::string, TarGroup> grouped(const NameList& names) {
   std::map<std::string, TarGroup> groups;
   for (const std::string& name : names) {
-    std::string stem = name.substr(0, name.size() - 4);
-    while (!stem.empty() && std::isdigit(static_cast<unsigned char>(stem.back())) != 0)
-      stem.pop_back();
+    const std::string stem = stem_of(name);
     TarGroup& group = groups[split_of_words(stem)];
     group.files.push_back(name);
     if (group.stems.empty() || group.stems.back() != stem) group.stems.push_back(stem);

@@ -183,7 +183,7 @@ FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::strin
                          bool keep_broken) {
   // Taken before the folders are listed, so that a change in between is detected next time.
   std::vector<FileStamp> stamps = {stamp_of_folder(folder)};
-  stamps[0].modified = 0;  // other folders in it do not matter
+  stamps[0].modified = stamps[0].changed = 0;  // other folders in it do not matter
   stamps[0].settled = true;
   for (const std::string& name : classes) stamps.push_back(stamp_of_folder(folder + "/" + name));
   if (std::optional<std::string> stored = load_index(kFolderIndexFormat, stamps))

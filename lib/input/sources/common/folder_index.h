@@ -2,8 +2,8 @@
 // are sorted by bytes, so the order is the same on every machine.
 //
 // Building the index checks the beginning and end of every file, with several threads. The result
-// is stored in the index cache (index_cache.h) and used until the modification time of one of the
-// class folders changes.
+// is stored in the index cache (index_cache.h) and used until the modification time or the change
+// time of one of the class folders changes.
 #pragma once
 
 #include <cstdint>

@@ -43,6 +43,7 @@ std::string head_of(std::string_view format, std::span<const FileStamp> files) {
     put(file.path);
     put(fmt::format("{}", file.size));
     put(fmt::format("{}", file.modified));
+    put(fmt::format("{}", file.changed));
   }
   return head;
 }
@@ -61,11 +62,12 @@ int64_t now() {
       .count();
 }
 
-int64_t modified(const struct stat& info) {
-  return info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec;
-}
+int64_t nanoseconds(const struct timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }
 
-bool is_settled(const struct stat& info) { return modified(info) <= now() - kSettled; }
+FileStamp stamp_from(const std::string& path, uint64_t size, const struct stat& info) {
+  const int64_t modified = nanoseconds(info.st_mtim);
+  return {absolute(path), size, modified, nanoseconds(info.st_ctim), modified <= now() - kSettled};
+}
 
 }  // namespace
 
@@ -73,13 +75,13 @@ FileStamp stamp_of(const std::string& file) {
   struct stat info;
   if (stat(file.c_str(), &info) != 0) throw_file_error(Exit::usage, file, "", errno);
   if (!S_ISREG(info.st_mode)) throw Error(Exit::usage, file, kind_text(info.st_mode));
-  return {absolute(file), static_cast<uint64_t>(info.st_size), modified(info), is_settled(info)};
+  return stamp_from(file, static_cast<uint64_t>(info.st_size), info);
 }
 
 FileStamp stamp_of_folder(const std::string& folder) {
   struct stat info;
   if (stat(folder.c_str(), &info) != 0) throw_file_error(Exit::usage, folder, "", errno);
-  return {absolute(folder), 0, modified(info), is_settled(info)};
+  return stamp_from(folder, 0, info);
 }
 
 std::vector<FileStamp> stamps_of(std::span<const std::string> files) {

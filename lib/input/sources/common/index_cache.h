@@ -2,9 +2,10 @@
 // cache_home()/index/. A source that must scan every file to find its examples does so once, stores
 // the result, and opens in milliseconds afterwards.
 //
-// A stored index is used only as long as each file has the size and the modification time that it
-// had when it was read. The cache is optional: without it (a read-only home) opening only takes
-// longer.
+// A stored index is used only as long as each file has the size, the modification time and the
+// change time that it had when it was read. tar, rsync and cp -p set the modification time of what
+// they write, but no program can set the change time. The cache is optional: without it (a
+// read-only home) opening only takes longer.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct FileStamp {
   std::string path;  // absolute
   uint64_t size = 0;
   int64_t modified = 0;  // in nanoseconds since 1970
-  // Whether the last change was at least two seconds ago. Otherwise the file may change again
+  int64_t changed = 0;   // the same, of the inode (st_ctim)
+  // Whether the last modification was at least two seconds ago. Otherwise the file may change again
   // without getting a new modification time, on file systems that count in seconds.
   bool settled = true;
 };
