@@ -49,6 +49,7 @@ class Calibration : public Evaluator {
       : name_(env.name),
         label_key_(config.get("label_key", "labels")),
         bins_(config.get<int64_t>("bins", 15)),
+        follows_loss_(!config.has("probabilities")),
         sigmoid_(config.word("probabilities", env.loss == "sigmoid_xent" ? "sigmoid" : "softmax",
                              {"softmax", "sigmoid"}) == "sigmoid"),
         input_(config, env) {
@@ -65,22 +66,21 @@ class Calibration : public Evaluator {
   uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
 
+  bool follows_loss() const override { return follows_loss_; }
+
   std::optional<std::vector<std::string>> metrics() const override {
     return {{"ece", "mce", "confidence", "prec@1"}};
+  }
+
+  void check_outputs(const Batch& batch, const Outputs& outputs) const override {
+    labels_of(batch, outputs.at(kLogitsOutput));
   }
 
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<EvalDetails::Bin> bins(bins_);  // contain sums until finish() divides them
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor logits = context.predict(batch, {}).at(kLogitsOutput).to(at::kDouble);
-      const at::Tensor labels = dense_labels(batch, label_key_, name_);
-      if (logits.sizes() != labels.sizes()) {
-        throw Error(
-            Exit::usage, "",
-            fmt::format("evaluator '{}': logits have shape {} but '{}' has {}", name_,
-                        shape_text(logits.sizes()), label_key_, shape_text(labels.sizes())));
-      }
-      accumulate(batch.at("_mask"), logits, labels, bins);
+      accumulate(batch.at("_mask"), logits, labels_of(batch, logits), bins);
     });
     sum_bins(*context.group, bins);
     finish(bins, emit);
@@ -94,6 +94,17 @@ class Calibration : public Evaluator {
   }
 
  private:
+  // Returns the labels of a batch, (n, classes) float32. Throws if the logits have another shape.
+  at::Tensor labels_of(const Batch& batch, const at::Tensor& logits) const {
+    at::Tensor labels = dense_labels(batch, label_key_, name_);
+    if (logits.sizes() != labels.sizes()) {
+      throw Error(Exit::usage, "",
+                  fmt::format("evaluator '{}': logits have shape {} but '{}' has {}", name_,
+                              shape_text(logits.sizes()), label_key_, shape_text(labels.sizes())));
+    }
+    return labels;
+  }
+
   // mask: (n) bool; logits: (n, classes) float64; labels: (n, classes) float32.
   void accumulate(const at::Tensor& mask, const at::Tensor& logits, const at::Tensor& labels,
                   std::vector<EvalDetails::Bin>& bins) const {
@@ -160,6 +171,7 @@ class Calibration : public Evaluator {
 
   const std::string name_, label_key_;
   const int64_t bins_;
+  const bool follows_loss_;  // `probabilities` is not set, so it depends on the loss of the run
   const bool sigmoid_;
   EvalInput input_;
 };

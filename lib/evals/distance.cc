@@ -119,10 +119,10 @@ Measured read_kl(const Config& config) {
 Measured read_agree(const Config& config) {
   const auto k = config.get<int64_t>("k", 1);
   if (k < 1) config.problem("k", "must be positive");
-  return [k](const at::Tensor& s, const at::Tensor& t) {
+  return [k, place = config.place("k")](const at::Tensor& s, const at::Tensor& t) {
     if (k > s.size(1)) {
       throw Error(
-          Exit::usage, "",
+          Exit::usage, place,
           fmt::format("distance 'agree': k is {}, but the vectors have {} entries", k, s.size(1)));
     }
     // The sort is stable, so that the first of several equal entries counts.
@@ -194,7 +194,7 @@ class DistanceEvaluator : public Evaluator {
 
   Batch probe(int64_t n) override {
     if (arrays_) {
-      stored();
+      check_entries(stored().first.size(1));
       return {};
     }
     Batch batch = input_->probe(n);
@@ -207,6 +207,11 @@ class DistanceEvaluator : public Evaluator {
   std::string output() const override { return ""; }
   std::vector<std::string> activations() const override {
     return arrays_ ? std::vector<std::string>() : std::vector<std::string>{what_[0]};
+  }
+  void check_outputs(const Batch& batch, const Outputs& outputs) const override {
+    const at::Tensor& student = outputs.at(what_[0]);
+    check_shapes(student, teacher_of(batch));
+    check_entries(student[0].numel());
   }
 
   std::optional<std::vector<std::string>> metrics() const override {
@@ -233,13 +238,7 @@ class DistanceEvaluator : public Evaluator {
         const at::Tensor rows = batch.at("_mask").nonzero().squeeze(1);
         const at::Tensor student = context.predict(batch, {what_[0]}).at(what_[0]);
         const at::Tensor& teacher = teacher_of(batch);
-        if (student.size(0) != teacher.size(0) || student[0].numel() != teacher[0].numel()) {
-          throw Error(Exit::usage, "",
-                      fmt::format("evaluator '{}': the student's '{}' is {}, the teacher's '{}' "
-                                  "{}",
-                                  name_, what_[0], shape_text(student.sizes()), what_[1],
-                                  shape_text(teacher.sizes())));
-        }
+        check_shapes(student, teacher);
         const auto flat = [&](const at::Tensor& all) {
           return all.index_select(0, rows).reshape({rows.numel(), -1}).to(at::kDouble);
         };
@@ -264,6 +263,21 @@ class DistanceEvaluator : public Evaluator {
     emit(name + "/avg", all.mean().item<double>());
     emit(name + "/min", all.min().item<double>());
     emit(name + "/max", all.max().item<double>());
+  }
+
+  // Throws if the student and the teacher do not have vectors of the same length.
+  void check_shapes(const at::Tensor& student, const at::Tensor& teacher) const {
+    if (student.size(0) == teacher.size(0) && student[0].numel() == teacher[0].numel()) return;
+    throw Error(
+        Exit::usage, "",
+        fmt::format("evaluator '{}': the student's '{}' is {}, the teacher's '{}' {}", name_,
+                    what_[0], shape_text(student.sizes()), what_[1], shape_text(teacher.sizes())));
+  }
+
+  // Measures zeros of this length with each distance, which throws if it does not take the length.
+  void check_entries(int64_t entries) const {
+    const at::Tensor zeros = at::zeros({1, entries}, at::kDouble);
+    for (const Distance& distance : distances_) distance.measure(zeros, zeros);
   }
 
   const at::Tensor& teacher_of(const Batch& batch) const {

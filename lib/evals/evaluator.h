@@ -80,6 +80,12 @@ class Evaluator {
   // Returns the output of a prediction function (PredictionFunction::output) that run() reads;
   // empty if it needs none.
   virtual std::string output() const { return kLogitsOutput; }
+  // Returns whether what run() measures depends on the loss of the run.
+  virtual bool follows_loss() const { return output() == kLossOutput; }
+  // Checks the shapes that run() needs. `outputs`: what context.predict() returns for `batch`, a
+  // batch of probe(), with tensors on the meta device: they have shapes but no values. A run calls
+  // this once before training. Throws Error(Exit::usage).
+  virtual void check_outputs(const Batch&, const Outputs&) const {}
   // Returns the names of the metrics that run() may emit; nullopt if only run() can tell. Keys that
   // name a metric (`best`, `early_stop`) are checked with them before the training.
   virtual std::optional<std::vector<std::string>> metrics() const { return std::nullopt; }

@@ -6,7 +6,6 @@
 #include "lib/config/key_table.h"
 #include "lib/config/load_config.h"
 #include "lib/evals/common/eval_input.h"
-#include "lib/evals/common/labels.h"
 #include "lib/evals/common/least_squares.h"
 #include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
@@ -116,7 +115,7 @@ class FewshotLsr : public Evaluator {
       pair.test.match_classes(pair.train, fmt::format("the train split of '{}'", pair.name));
       for (EvalInput* input : {&pair.train, &pair.test}) {
         Batch batch = input->probe(first.empty() ? n : 1);
-        class_labels(batch, keys_.label_key, name_);
+        keys_.check_batch(batch);
         require_same_form(first, batch, name_);
         if (first.empty()) first = std::move(batch);
       }
@@ -144,6 +143,9 @@ class FewshotLsr : public Evaluator {
 
   std::vector<std::string> activations() const override { return keys_.activations(); }
   std::string output() const override { return keys_.output(); }
+  void check_outputs(const Batch&, const Outputs& outputs) const override {
+    keys_.vectors_in(outputs);
+  }
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names;

@@ -13,7 +13,6 @@
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
-#include "lib/evals/common/labels.h"
 #include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
 
@@ -89,9 +88,9 @@ class Knn : public Evaluator {
   Batch probe(int64_t n) override {
     test_.match_classes(train_, "`train`");
     const Batch train = train_.probe(1);
-    class_labels(train, keys_.label_key, name_);
+    keys_.check_batch(train);
     Batch batch = test_.probe(n);
-    class_labels(batch, keys_.label_key, name_);
+    keys_.check_batch(batch);
     require_same_form(batch, train, name_);
     return batch;
   }
@@ -100,6 +99,9 @@ class Knn : public Evaluator {
   uint64_t content() const override { return 31 * train_.content() + test_.content(); }
   std::vector<std::string> activations() const override { return keys_.activations(); }
   std::string output() const override { return keys_.output(); }
+  void check_outputs(const Batch&, const Outputs& outputs) const override {
+    keys_.vectors_in(outputs);
+  }
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names;

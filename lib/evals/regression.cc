@@ -22,11 +22,12 @@ const KeyTable regression_keys(
     "evals.*: regression",
     {"Measures the errors of models of the task `regress`: `mae` is the mean absolute error, `mse` "
      "the mean squared error, `rmse` its root, and `r2` the fraction of the variance that is "
-     "explained: 1 is perfect, and 0 is no better than the mean. All are in the units of the "
-     "labels. With several targets these are means over the targets, and each target also has its "
-     "own, such as `mae@0`, or `mae@age` if the data names its targets. If all labels of a target "
-     "are equal, its r2 is 1 without any error and otherwise 0. The report plots the errors over "
-     "the true values.",
+     "explained: 1 is perfect, and 0 is no better than the mean. `mae` and `rmse` are in the units "
+     "of the labels, `mse` in the square of these units. With several targets, all four are means "
+     "over the "
+     "targets, and each target also has its own, such as `mae@0`, or `mae@age` if the data names "
+     "its targets. If all labels of a target are equal, its r2 is 1 without any error and "
+     "otherwise 0. The report plots the errors over the true values.",
      "type: regression\n"
      "data: {name: npz, fname: data/test.npz}\n"
      "pp_fn: value_range(-1, 1)|keep(\"image\", \"labels\")\n"

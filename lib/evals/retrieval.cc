@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "lib/config/key_table.h"
@@ -126,11 +127,11 @@ class Retrieval : public Evaluator {
   }
 
   // Returns for each image the number of texts that are nearer than the nearest of its own; for an
-  // image without any, the number of all texts.
+  // image without texts, the largest integer, so that it never counts as found.
   std::vector<int64_t> image_ranks() const {
     const int64_t images = distances_.size(0), texts = distances_.size(1);
     const int64_t* owner = owner_.const_data_ptr<int64_t>();
-    std::vector<int64_t> ranks(images, texts);
+    std::vector<int64_t> ranks(images, std::numeric_limits<int64_t>::max());
     for (int64_t i = 0; i < images; ++i) {
       const double* row = distances_.const_data_ptr<double>() + i * texts;
       int64_t own = -1;

@@ -10,7 +10,9 @@ Momentum::Momentum(const Config& config, const char* momentum_key, std::optional
                    const char* dtype_key, const char* dtype)
     : Optimizer(momentum ? std::vector<Slot>{{.name = "trace"}} : std::vector<Slot>{}),
       momentum_(momentum),
-      bf16_(config.word(dtype_key, dtype, {"float32", "bfloat16"}) == "bfloat16"),
+      // An explicit null is float32, like None in optax.
+      bf16_(!config.keep_null(dtype_key) &&
+            config.word(dtype_key, dtype, {"float32", "bfloat16"}) == "bfloat16"),
       nesterov_(config.get<bool>("nesterov", false)) {
   if (!momentum) return;
   if (!(*momentum_ >= 0 && *momentum_ < 1)) {

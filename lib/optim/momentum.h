@@ -19,7 +19,7 @@ constexpr std::array<KeyText, 2> momentum_keys(std::string_view dtype_key, std::
             "Whether to use Nesterov momentum. It often trains a little faster."},
            {dtype_key, "'float32' | 'bfloat16'", dtype,
             "Data type of the stored sum of gradients. `bfloat16` saves half its memory, 2 bytes "
-            "per weight, and loses some precision."}}};
+            "per weight, and loses some precision. With null it is `float32`."}}};
 }
 
 class Momentum : public Optimizer {

@@ -132,7 +132,10 @@ std::vector<int> read_schedules(const Config& config, const std::vector<std::str
   if (schedules.empty()) {
     config.fail("schedule", "every entry is null: nothing would be trained");
   }
+  const size_t problems = problem_count(config);
   const Patterns compiled(config, "schedule", patterns, names);
+  // It is not known which parameters a wrong pattern was meant for.
+  if (problem_count(config) > problems) return std::vector<int>(names.size(), 0);
   std::vector<int> found;
   std::vector<std::string> uncovered;
   for (const std::string& name : names) {

@@ -36,17 +36,16 @@ const KeyTable schedule_keys(
       "suits `rsqrt`, which does not reach 0 by itself.",
       "5000"}});
 
-// Reads the duration `name` in steps; 0 if absent. Elsewhere a negative duration counts as absent,
-// but in a schedule it is more likely a mistake.
-double read_part(const Config& config, const std::string& name, const RunLength& length) {
+}  // namespace
+
+std::optional<double> schedule_duration(const Config& config, const std::string& name,
+                                        const RunLength& length) {
   for (const char* unit : {"_steps", "_examples", "_epochs", "_percent"}) {
     const auto value = config.has(name + unit) ? config.maybe<double>(name + unit) : std::nullopt;
     if (value && *value < 0) check_not_negative(config, name + unit, *value);
   }
-  return duration_real(config, name, length).value_or(0);
+  return duration_real(config, name, length);
 }
-
-}  // namespace
 
 Schedule::Schedule(const Config& config, const RunLength& length)
     : total_(static_cast<double>(length.total_steps)) {
@@ -58,8 +57,8 @@ Schedule::Schedule(const Config& config, const RunLength& length)
   if (config.get<bool>("scale_with_batchsize", false)) {
     base_ *= static_cast<double>(length.batch_size) / 256.0;
   }
-  attempt(config, [&] { warmup_ = read_part(config, "warmup", length); });
-  attempt(config, [&] { cooldown_ = read_part(config, "cooldown", length); });
+  attempt(config, [&] { warmup_ = schedule_duration(config, "warmup", length).value_or(0); });
+  attempt(config, [&] { cooldown_ = schedule_duration(config, "cooldown", length).value_or(0); });
   if (!length.made_up && length.total_steps > 1 && warmup_ >= total_) {
     config.problem({}, fmt::format("the warm-up of {} steps must be shorter than the {} steps of "
                                    "the run",

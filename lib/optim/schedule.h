@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lib/config/duration.h"
@@ -18,6 +19,12 @@ struct ScheduleEnv {
   RunLength length;
   double warmup = 0;  // in steps; need not be a whole number
 };
+
+// Returns the duration `name` in steps; nullopt if it is absent. Records a problem if it is
+// negative: elsewhere a negative duration counts as absent, but in a schedule it is more likely a
+// mistake.
+std::optional<double> schedule_duration(const Config& config, const std::string& name,
+                                        const RunLength& length);
 
 // The shape of a schedule between warm-up and cool-down.
 class Decay {

@@ -205,7 +205,9 @@ TEST_CASE("labels that are missing or are not class numbers are refused") {
       "keep(\"image\", \"label\")");
   CHECK(refusal("fewshot_lsr", yaml("d.npz", ", label_key: labels")) ==
         "error: evaluator 'e': 'labels' is not one class per example, but float32 (1, 5)");
-  CHECK(refusal("fewshot_lsr", yaml("d.npz", ", mask_key: m")) ==
+  // probe() refuses it, so that no run begins.
+  const auto masked = make_evaluator("fewshot_lsr", yaml("d.npz", ", mask_key: m"));
+  CHECK(error_of([&] { masked->probe(1); }) ==
         "error: evaluator 'e': mask_key 'm' is not a feature with one value per example");
 }
 

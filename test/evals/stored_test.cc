@@ -67,6 +67,18 @@ TEST_CASE("retrieval: ties go to the lower index") {
   }
 }
 
+TEST_CASE("retrieval never finds an image without a text, also with fewer texts than k") {
+  const TempFolder folder;
+  write_npz(folder / "d.npz",
+            {{"dist", at::zeros({3, 3})}, {"owner", at::arange(3, at::kLong).floor_divide(2)}});
+  const Measured measured =
+      measure("retrieval", file_key(folder / "d.npz", "text_image_correspondence: owner"));
+  for (const int k : {5, 10}) {
+    CHECK(measured.at(fmt::format("img2txt_recall@{}", k)) == Approx(2 / 3.0));
+    CHECK(measured.at(fmt::format("txt2img_recall@{}", k)) == 1);
+  }
+}
+
 TEST_CASE("the contrastive loss equals the reference's") {
   const std::string file = golden_file("losses.npz");  // has its own zimg, ztxt, t, mask
   if (file.empty()) return;
@@ -268,8 +280,10 @@ TEST_CASE("wrong stored arrays are refused with the file") {
              Catch::Contains("t: expected a string, got a list"));
   CHECK(distance("what: [zimg, wide], distances: [{kind: l2}]") ==
         where + "'zimg' is (4, 3), but 'wide' is (4, 7)");
-  CHECK(distance("what: [zimg, zimg], distances: [{kind: agree, k: 4}]") ==
-        "error: distance 'agree': k is 4, but the vectors have 3 entries");
+  const auto agree = make_evaluator(
+      "distance", file_key(file, "what: [zimg, zimg], distances: [{kind: agree, k: 4}]"));
+  CHECK_THAT(error_of([&] { agree->probe(1); }),
+             Catch::EndsWith("error: distance 'agree': k is 4, but the vectors have 3 entries"));
   CHECK_THAT(distance("what: [zimg, zimg]"), Catch::Contains("distances: missing"));
 }
 

@@ -356,6 +356,18 @@ TEST_CASE("momentum: null turns adafactor's momentum off, also over an included 
   CHECK(slots("{momentum: null}") == 0);
 }
 
+TEST_CASE("momentum with a dtype of null is float32, as in big_vision") {
+  const auto dtype = [](const std::string& name, const std::string& optax) {
+    return make(name, optax)->slots().at(0).dtype;
+  };
+  CHECK(dtype("momentum_hp", "{}") == at::kBFloat16);
+  CHECK(dtype("momentum_hp", "{dtype: null}") == at::kFloat);
+  CHECK(dtype("trace", "{decay: 0.9, accumulator_dtype: null}") == at::kFloat);
+  CHECK(dtype("scale_by_adafactor", "{}") == at::kBFloat16);
+  CHECK(dtype("scale_by_adafactor", "{dtype_momentum: null}") == at::kFloat);
+  CHECK(dtype("scale_by_adam", "{mu_dtype: null}") == at::kFloat);
+}
+
 TEST_CASE("bad optimizer keys are refused") {
   CHECK_THROWS_WITH(make("scale_by_adam", "{b1: 1}"),
                     "t.yaml:1:13: error: optax.b1: must be at least 0 and below 1, got 1");

@@ -132,6 +132,17 @@ TEST_CASE("bad schedules are refused") {
   CHECK(Read("{wd: 0.1}").problems == "t.yaml: error: lr: missing: a number is required");
 }
 
+TEST_CASE("a wrong pattern in a schedule is the only problem that is reported") {
+  CHECK(Read("{lr: 0.1, schedule: [['.*(?<!bias)', {}], ['.*', null]]}").problems ==
+        "t.yaml:1:21: error: schedule: the pattern '.*(?<!bias)' is not a valid regular expression "
+        "(ECMAScript grammar: no lookbehind, no (?i), no named groups, no back-references)");
+  const Read read("{lr: 0.1, wd: 1, schedule: [['/head/.*', {}], ['.*/scale', null]]}");
+  CHECK(read.problems ==
+        "t.yaml:1:28: error: schedule: the pattern '/head/.*' starts with '/', but no parameter's "
+        "name does; drop the '/'");
+  CHECK(read.groups.group_of == std::vector<int>{0, 1, 1, 0, 1});
+}
+
 TEST_CASE("the schedules of a list keep their defaults in the resolved config") {
   const Read read("{lr: 0.1, schedule: [['head/.*', null], ['.*', {mult: 2}]]}");
   CHECK_THAT(resolved_yaml(read.config), Catch::Contains("head/.*") && Catch::Contains("mult: 2"));

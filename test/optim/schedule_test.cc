@@ -91,6 +91,10 @@ TEST_CASE("schedules that would become negative or infinite are refused") {
         "t.yaml:1:43: error: schedule.power: must not be negative, got -1");
   CHECK(problems("schedule: {decay_type: rsqrt, shift: -20000}") ==
         "t.yaml:1:38: error: schedule.shift: must not be negative, got -20000");
+  CHECK(problems("schedule: {decay_type: rsqrt, timescale_steps: -5}") ==
+        "t.yaml:1:48: error: schedule.timescale_steps: must not be negative, got -5");
+  CHECK(problems("schedule: {decay_type: rsqrt, shift_epochs: -1}") ==
+        "t.yaml:1:45: error: schedule.shift_epochs: must not be negative, got -1");
   CHECK(problems("schedule: {warmup_steps: -5}") ==
         "t.yaml:1:26: error: schedule.warmup_steps: must not be negative, got -5");
   CHECK(problems("schedule: {decay_type: cosine, cooldown_epochs: -1}") ==

@@ -59,19 +59,28 @@ std::vector<std::string> RepresentationKeys::activations() const {
 
 std::string RepresentationKeys::output() const { return layer.empty() ? kLogitsOutput : ""; }
 
+void RepresentationKeys::check_batch(const Batch& batch) const {
+  class_labels(batch, label_key, evaluator);
+  mask_of(batch, mask_key, evaluator);
+}
+
+at::Tensor RepresentationKeys::vectors_in(const Outputs& outputs) const {
+  at::Tensor vectors = outputs.at(layer.empty() ? kLogitsOutput : layer);
+  if (vectors.dim() != 2) {
+    throw Error(Exit::usage, "",
+                fmt::format("evaluator '{}': representation_layer '{}' has shape {}, not one "
+                            "vector per example",
+                            evaluator, layer, shape_text(vectors.sizes())));
+  }
+  return vectors;
+}
+
 LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
   LabelledFeatures all;
   std::vector<at::Tensor> ids;
   int64_t rows = 0;
   input.for_each(context, [&](const Batch& batch) {
-    const at::Tensor features =
-        context.predict(batch, activations()).at(layer.empty() ? kLogitsOutput : layer);
-    if (features.dim() != 2) {
-      throw Error(Exit::usage, "",
-                  fmt::format("evaluator '{}': representation_layer '{}' has shape {}, not one "
-                              "vector per example",
-                              evaluator, layer, shape_text(features.sizes())));
-    }
+    const at::Tensor features = vectors_in(context.predict(batch, activations()));
     const at::Tensor keep = mask_of(batch, mask_key, evaluator).nonzero().squeeze(1);
     const at::Tensor labels = class_labels(batch, label_key, evaluator);
     if (!all.features.defined()) {

@@ -41,6 +41,12 @@ struct RepresentationKeys {
   std::vector<std::string> activations() const;
   // Returns the output that is the representation without an activation: Evaluator::output().
   std::string output() const;
+  // For Evaluator::probe(): throws Error(Exit::usage) if a batch of the data lacks the class of
+  // each example, or the feature that masks examples.
+  void check_batch(const Batch& batch) const;
+  // Returns the representations among the outputs of the model, (n, d). Throws Error(Exit::usage)
+  // if they are not one vector per example.
+  at::Tensor vectors_in(const Outputs& outputs) const;
   // Runs the model over the data once. All ranks must call this and get the same result. Leaves out
   // examples that mask_key masks out and, within skip_errors, those that cannot be read. Throws
   // Error(Exit::usage) if the activation is not one vector per example.

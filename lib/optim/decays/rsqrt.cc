@@ -2,6 +2,7 @@
 // constant before. Follows "rsqrt" of utils.py `create_learning_rate_schedule` of big_vision.
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "lib/optim/not_negative.h"
 #include "lib/optim/schedule.h"
@@ -18,14 +19,14 @@ const KeyTable rsqrt_keys(
     {{"timescale", "float > 0", "10000",
       "Number of steps after the warm-up until the value has fallen to 0.71 of its start. After "
       "three times as many steps it is half."},
-     {"timescale_{steps,examples,epochs,percent}", "float", "none",
+     {"timescale_{steps,examples,epochs,percent}", "float > 0", "none",
       "Replaces `timescale`, in a unit of your choice; `percent` is a fraction of the run, from 0 "
-      "to 1. Give one unit, with a positive number.",
+      "to 1. Give one unit.",
       "10000"},
      {"shift", "float >= 0", "0",
       "Number of steps to shift the decay by, as if they were done before the run. The value then "
       "starts lower and falls more slowly."},
-     {"shift_{steps,examples,epochs,percent}", "float", "none",
+     {"shift_{steps,examples,epochs,percent}", "float >= 0", "none",
       "Replaces `shift`, in a unit of your choice; `percent` is a fraction of the run, from 0 to "
       "1. Give one unit.",
       "1000"}});
@@ -35,7 +36,7 @@ class Rsqrt : public Decay {
   Rsqrt(const Config& config, const ScheduleEnv& env) : warmup_(env.warmup) {
     timescale_ = steps(config, "timescale", 10000, env);
     shift_ = steps(config, "shift", 0, env);
-    if (!(timescale_ > 0)) config.problem("timescale", "must be positive");
+    if (!(timescale_ > 0)) config.problem(key_of_timescale(config), "must be positive");
     check_not_negative(config, "shift", shift_);
   }
   double value(double base, double step, double) const override {
@@ -43,10 +44,16 @@ class Rsqrt : public Decay {
   }
 
  private:
+  static std::string key_of_timescale(const Config& config) {
+    for (const char* key : {"timescale_steps", "timescale_examples", "timescale_epochs"}) {
+      if (config.has(key)) return key;
+    }
+    return config.has("timescale_percent") ? "timescale_percent" : "timescale";
+  }
   static double steps(const Config& config, const std::string& name, double fallback,
                       const ScheduleEnv& env) {
     const double plain = config.get<double>(name, fallback);
-    return duration_real(config, name, env.length).value_or(plain);
+    return schedule_duration(config, name, env.length).value_or(plain);
   }
   double warmup_, timescale_, shift_;
 };

@@ -55,7 +55,7 @@ constexpr KeyText kAdafactorKeys[] = {
      "which saves its memory; the default is 0.9."},
     {"dtype_momentum", "'float32' | 'bfloat16'", "bfloat16",
      "Data type of the stored average update. `float32` doubles its memory, by 2 bytes per weight, "
-     "and is more precise."},
+     "and is more precise. With null it is `float32`."},
     {"eps", "float > 0", "1e-30",
      "Added to squared gradients, so that gradients of zero cause no division by zero."}};
 const KeyTable scale_by_adafactor_short_name_keys("optax: scale_by_adafactor", kAdafactorText, {},
@@ -125,6 +125,12 @@ struct Moments {
 // An explicit null disables momentum, like None in big_vision.
 double read_momentum(const Config& config) {
   return config.keep_null("momentum") ? 0.0 : config.get<double>("momentum", 0.9);
+}
+
+// An explicit null is float32, like None in big_vision.
+bool momentum_in_bf16(const Config& config) {
+  return !config.keep_null("dtype_momentum") &&
+         config.word("dtype_momentum", "bfloat16", {"float32", "bfloat16"}) == "bfloat16";
 }
 
 class ScaleByAdafactor : public Optimizer {
@@ -222,8 +228,7 @@ class ScaleByAdafactor : public Optimizer {
         threshold_(config.maybe<double>("clipping_threshold")),
         momentum_(momentum),
         eps_(config.get<double>("eps", 1e-30)) {
-    const bool bf16 =
-        config.word("dtype_momentum", "bfloat16", {"float32", "bfloat16"}) == "bfloat16";
+    const bool bf16 = momentum_in_bf16(config);
     if (momentum_ != 0 && bf16) set_slot_dtype(0, at::kBFloat16);
     const auto need = [&](bool good, const char* key, const char* why) {
       if (!good) config.problem(key, why);

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <functional>
+#include <utility>
 
 #include "lib/train/recipe_reading.h"
 
@@ -66,12 +67,12 @@ void ShapeCheck::training(const Example& first, const Place& place) const {
 }
 
 void ShapeCheck::evaluation(const EvalJob& job, const Batch& batch, const Config& keys) const {
-  check_prediction(job.pred, batch, keys.place("pp_fn"));
-  check_outputs(job, batch, keys);
+  Outputs outputs = check_prediction(job.pred, batch, keys.place("pp_fn"));
+  check_outputs(job, batch, std::move(outputs), keys);
 }
 
-void ShapeCheck::check_prediction(const std::string& pred, const Batch& batch,
-                                  const Place& place) const {
+Outputs ShapeCheck::check_prediction(const std::string& pred, const Batch& batch,
+                                     const Place& place) const {
   const at::NoGradGuard no_grad;
   const at::Tensor& image = batch.at("image");
   const auto fail = [&](const std::string& why) { throw Error(Exit::usage, place, why); };
@@ -87,24 +88,32 @@ void ShapeCheck::check_prediction(const std::string& pred, const Batch& batch,
     wrong_size();
   Pass pass;
   pass.precision = precision_;
+  Outputs outputs;
   at_place(place, [&] {
     try {
-      task_.predict(pred, *model_, on_meta(batch), pass);
+      outputs = task_.predict(pred, *model_, on_meta(batch), pass);
     } catch (const c10::Error&) {
       // With images of the model's own size, the cause is an operator without an implementation on
       // the meta device.
       if (image.size(1) != env_.height || image.size(2) != env_.width) wrong_size();
     }
   });
+  return outputs;
 }
 
-// Throws if an evaluator requests an activation that the model does not have, or if its test-time
-// augmentation does not work. Otherwise only the first evaluation would detect this.
-void ShapeCheck::check_outputs(const EvalJob& job, const Batch& batch, const Config& keys) const {
+// Throws if an evaluator requests an activation that the model does not have, if its test-time
+// augmentation does not work, or if it cannot use the outputs. Otherwise only the first evaluation
+// would detect this.
+void ShapeCheck::check_outputs(const EvalJob& job, const Batch& batch, Outputs outputs,
+                               const Config& keys) const {
+  if (outputs.empty()) return;
   const std::vector<std::string> activations = job.evaluator->activations();
-  if (activations.empty() && !job.tta.any()) return;
   try {
-    bind_prediction(task_, job.pred, *model_, precision_, job.tta)(on_meta(batch), activations);
+    if (!activations.empty() || job.tta.any()) {
+      outputs = bind_prediction(task_, job.pred, *model_, precision_, job.tta)(on_meta(batch),
+                                                                               activations);
+    }
+    job.evaluator->check_outputs(batch, outputs);
   } catch (const Error& error) {
     if (error.code() != Exit::usage || !error.needs_place() || !error.component().empty()) throw;
     keys.fail("", error.message());

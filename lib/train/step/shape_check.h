@@ -29,14 +29,18 @@ class ShapeCheck {
   void training(const Example& first, const Place& place) const;
   // Runs the prediction function of an evaluator on a batch of its data. `keys`: those of the
   // evaluator. Throws Error(Exit::usage) at one of them if the shapes do not fit, if the model
-  // lacks an activation that the evaluator requests, or if test-time augmentation does not work.
+  // lacks an activation that the evaluator requests, if test-time augmentation does not work, or if
+  // the evaluator cannot use the outputs (Evaluator::check_outputs()).
   void evaluation(const EvalJob& job, const Batch& batch, const Config& keys) const;
 
  private:
   // Returns tensors on the meta device with the shapes and dtypes of `batch`.
   Batch on_meta(const Batch& batch) const;
-  void check_prediction(const std::string& pred, const Batch& batch, const Place& place) const;
-  void check_outputs(const EvalJob& job, const Batch& batch, const Config& keys) const;
+  // Returns the outputs on the meta device; none if an operator of the model lacks an
+  // implementation there.
+  Outputs check_prediction(const std::string& pred, const Batch& batch, const Place& place) const;
+  void check_outputs(const EvalJob& job, const Batch& batch, Outputs outputs,
+                     const Config& keys) const;
 
   std::shared_ptr<Model> model_;
   const Task& task_;
