@@ -6,6 +6,7 @@
 #include "lib/config/document.h"
 #include "lib/config/familiar_words.h"
 #include "lib/config/node.h"
+#include "lib/config/suggest.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -108,6 +109,12 @@ Error Config::error_at(const Place& place, std::string_view key, std::string_vie
   return Error(Exit::usage, shown, fmt::format("{}: {}", name, why));
 }
 
+Error Config::error_of_value(const Wrong& wrong, std::string_view key) const {
+  const bool whole = wrong.suffix.empty() && !node_->is_call;
+  return error_at(wrong.node->place, key, wrong.suffix,
+                  whole ? with_list_example(join_path(path_, key), wrong.why) : wrong.why);
+}
+
 // If the mapping has an unread key with a similar name, reports that key instead of the missing
 // one: it is probably misspelt.
 void Config::missing(std::string_view key, std::string_view type) const {
@@ -121,6 +128,9 @@ void Config::missing(std::string_view key, std::string_view type) const {
     give_up(error_of_unread(entry, {std::string(key)}));
   }
   const Node::Entry* empty = node_->is_call ? nullptr : node_->entry(key);
+  for (const Node::Entry& entry : node_->removed) {
+    if (empty == nullptr && entry.key == key) empty = &entry;
+  }
   const Error error = error_at(
       empty == nullptr ? node_->place : place_of(*empty), key, "",
       fmt::format("{}: {} is required", empty != nullptr ? "has no value" : "missing", type));
@@ -140,7 +150,7 @@ T Config::get(std::string_view key, Caller caller) const {
   if (value == nullptr) missing(key, expected<T>());
   T out{};
   if (const auto bad = convert(*value, out)) {
-    give_up(error_at(bad->node->place, key, bad->suffix, bad->why));
+    give_up(error_of_value(*bad, key));
   }
   return out;
 }
@@ -150,7 +160,7 @@ std::optional<T> Config::convert_or_record(const Node& value, std::string_view k
   T out{};
   const auto bad = convert(value, out);
   if (!bad) return out;
-  document_->record(error_at(bad->node->place, key, bad->suffix, bad->why));
+  document_->record(error_of_value(*bad, key));
   return std::nullopt;
 }
 
@@ -279,9 +289,11 @@ Config Config::section(std::string_view key, std::source_location where) const {
   const std::string path = join_path(path_, key);
   if (value != nullptr && value->kind == Node::Kind::map) return Config(value, document_, path);
   if (value != nullptr) {
+    const std::string hint = mapping_hint(*value);
     document_->record(error_at(
         value->place, key, "",
-        fmt::format("expected a mapping, got {}{}", describe(*value), mapping_hint(*value))));
+        fmt::format("{}, got {}{}", hint.empty() ? expected_mapping(path) : "expected a mapping",
+                    describe(*value), hint)));
   }
   return Config(make_map(place(key)), document_, path);
 }
@@ -396,6 +408,7 @@ void Config::superseded(std::string_view key, std::string_view instead,
 std::string Config::yaml() const { return to_yaml(*node_, false); }
 std::string Config::json() const { return to_json(*node_); }
 std::string Config::json(std::string_view key) const { return to_json(*find(key)); }
+std::string Config::resolved_json() const { return to_json(*effective(*document_, node_, path_)); }
 
 // ---- the whole document
 

@@ -41,6 +41,7 @@ namespace bv {
 // Internal to lib/config.
 struct Node;       // one value of the tree (lib/config/node.h)
 struct NodeEntry;  // a key with its value
+struct Wrong;      // why a value has another type (lib/config/node.h)
 class Document;    // the tree with what was read and what was wrong (lib/config/document.h)
 
 struct Call;          // lib/config/call.h
@@ -102,9 +103,9 @@ class Config {
                    const std::vector<std::string>& words,
                    std::source_location where = std::source_location::current()) const;
 
-  // Returns whether the key is null, here or where an including file removed an included key by
-  // null. For keys whose null means something: json() and the resolved config then keep the null.
-  // explain() does not list it.
+  // Returns whether the key is null: in this file, in an including file or on the command line. Use
+  // it only for keys for which null differs from absent: json() and the resolved config then keep
+  // the null, but explain() does not list it.
   bool keep_null(std::string_view key) const;
 
   // ---- Nested mappings and lists of mappings
@@ -188,6 +189,8 @@ class Config {
   // Returns this mapping as JSON, without defaults. Numbers keep their spelling if JSON has it.
   std::string json() const;
   std::string json(std::string_view key) const;  // the value of a key that is in keys()
+  // Like json(), but with the defaults with which absent keys were read.
+  std::string resolved_json() const;
 
  private:
   friend void throw_problems(const Config&);
@@ -211,6 +214,7 @@ class Config {
   // Returns the problem of the value at `place`; `suffix` is its path below `key`.
   Error error_at(const Place& place, std::string_view key, std::string_view suffix,
                  std::string_view why) const;
+  Error error_of_value(const Wrong& wrong, std::string_view key) const;
   Error error_of_key(std::string_view key, std::string_view why) const;
   Error error_of_unread(const NodeEntry& entry, const std::vector<std::string>& known) const;
   static void done_below(const std::shared_ptr<Node>& node,

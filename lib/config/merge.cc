@@ -53,8 +53,8 @@ struct NoSuchPath {
   std::string why;
 };
 
-// Returns a copy of `node` in which the value at the path `parts` is `value`. Nodes along the path
-// are copied, because aliases may share them.
+// Returns a copy of `node` in which the value at the path `parts` is `value`; null removes a key.
+// Nodes along the path are copied, because aliases may share them.
 std::shared_ptr<Node> set_value(const std::shared_ptr<Node>& node,
                                 const std::vector<std::string>& parts, size_t depth,
                                 const std::shared_ptr<Node>& value) {
@@ -76,6 +76,15 @@ std::shared_ptr<Node> set_value(const std::shared_ptr<Node>& node,
                                    copy->list.size(), printable(part))};
     }
     copy->list[index] = set_value(copy->list[index], parts, depth + 1, value);
+    return copy;
+  }
+  const auto has_name = [&](const Node::Entry& entry) { return entry.key == part; };
+  if (depth + 1 == parts.size() && value->kind == Node::Kind::null) {
+    // As in merged(), a null removes a key. If the key is absent, the null stays: the key may be
+    // misspelt, and is then reported.
+    const auto removed =
+        std::erase_if(copy->map, has_name) + std::erase_if(copy->removed, has_name);
+    (removed > 0 ? copy->removed : copy->map).push_back({part, value->place, value});
     return copy;
   }
   for (Node::Entry& entry : copy->map) {

@@ -43,8 +43,8 @@ struct Node {
   bool folded = false;  // an unquoted scalar of several lines, which YAML joins by spaces
   std::vector<std::shared_ptr<Node>> list;  // the items of a list
   std::vector<Entry> map;                   // the entries of a mapping; a call's keyword arguments
-  // Of a mapping: the entries whose null removed a key of an included file. Only
-  // Config::keep_null() looks at them.
+  // Of a mapping: the keys that a null in an including file or on the command line removed.
+  // Config::keep_null() finds them here, and a message that a key is missing finds its place.
   std::vector<Entry> removed;
   bool is_call = false;
   std::vector<std::shared_ptr<Node>> positional;  // the positional arguments of a call

@@ -10,6 +10,7 @@
 
 #include "lib/config/config.h"
 #include "lib/config/familiar_words.h"
+#include "lib/config/key_table.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -54,7 +55,61 @@ const std::map<std::string_view, std::string_view> kLists = {
     {"loss", "losses"},  {"optimizer", "optimizers"}, {"decay_type", "schedules"},
     {"task", "tasks"},   {"evaluator", "evals"}};
 
+constexpr size_t kLongExample = 60;
+
+// Returns the example of a table on one line, in braces. Empty if it is long or has several levels.
+std::string flow_example(std::string_view yaml) {
+  const std::string lines = join(split(yaml, '\n'), ", ");
+  if (lines.empty() || lines.size() > kLongExample || yaml.find("\n ") != std::string_view::npos)
+    return "";
+  return lines.starts_with('{') ? lines : "{" + lines + "}";
+}
+
+// Returns the row of the key `path`; null if there is none. Rows of plug-ins do not count.
+const KeyText* row_of_key(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  const std::string_view mapping = dot == std::string_view::npos ? "" : path.substr(0, dot);
+  const std::string_view name = dot == std::string_view::npos ? path : path.substr(dot + 1);
+  for (const KeyTable& table : key_tables()) {
+    for (const KeyText& row : table.keys) {
+      if (table.place == mapping && row.name == name) return &row;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+std::string expected_mapping(std::string_view path) {
+  for (const KeyTable& table : key_tables()) {
+    const std::string example = table.place == path ? flow_example(table.text.example) : "";
+    if (!example.empty()) return "expected a mapping such as " + example;
+  }
+  return "expected a mapping";
+}
+
+std::string with_list_example(std::string_view path, const std::string& message) {
+  constexpr std::string_view kList = "expected a list, ";
+  const KeyText* row = message.starts_with(kList) ? row_of_key(path) : nullptr;
+  if (row == nullptr || !row->example.starts_with('[') || row->example.size() > kLongExample)
+    return message;
+  return fmt::format("expected a list such as {}, {}", row->example, message.substr(kList.size()));
+}
+
+std::vector<std::string> evaluators_with_key(std::string_view path, std::string_view key) {
+  constexpr std::string_view kPlace = "evals.*: ";
+  std::vector<std::string> types;
+  if (!path.starts_with("evals.") || std::count(path.begin(), path.end(), '.') != 1) return {};
+  for (const KeyTable& table : key_tables()) {
+    const bool has_key = std::any_of(table.keys.begin(), table.keys.end(),
+                                     [&](const KeyText& row) { return row.name == key; });
+    if (has_key && table.place.starts_with(kPlace))
+      types.emplace_back(table.place.substr(kPlace.size()));
+  }
+  constexpr size_t kFew = 3;
+  if (types.size() > kFew) types.clear();
+  return types;
+}
 
 std::string nearest_names(std::string_view name, const std::vector<std::string>& known,
                           std::string_view all_are_listed_by) {

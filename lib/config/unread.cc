@@ -139,6 +139,12 @@ Error Config::error_of_unread(const Node::Entry& entry,
   document_->recommended.insert(familiar.ours);
   if (!familiar.advice.empty()) return unknown(": " + familiar.advice);
   std::optional<std::string> mapping = well_known_mapping(path_, entry.key);
+  const std::vector<std::string> types = evaluators_with_key(path_, entry.key);
+  const bool own = std::any_of(types.begin(), types.end(), [&](const std::string& type) {
+    return has("type") ? is_text("type", type) : path_.ends_with("." + type);
+  });
+  if (!mapping && !types.empty() && !own)
+    return unknown(fmt::format(": it is a key of evaluators of type {}", join(types, ", ")));
   if (!mapping) mapping = read_elsewhere(*document_, path_, entry.key);
   if (mapping) {
     document_->recommended.insert(join_path(*mapping, entry.key));

@@ -292,6 +292,7 @@ void Recipe::read_evaluators() {
   defaults.loss = config.get("loss", default_loss(config.get("task", "classify")));
   if (task) defaults.predictions = task->predictions();
   evals = read_evals(config.section("evals"), defaults, length);
+  warn_of_default_loss();
   selection = read_selection(config, evals, length);
 }
 
@@ -332,6 +333,7 @@ void Recipe::probe_shapes() {
     attempt(config, [&] {
       const Config keys = section.section(job.name);
       const Batch batch = probe_evaluator(job, keys, kImagesToLookAt);
+      warn_of_training_examples(job, keys);
       if (batch.empty()) return;  // this evaluator needs no predictions
       check_values(keys, batch.at("image"));
       if (shapes) shapes->evaluation(job, batch, keys);

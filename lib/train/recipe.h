@@ -126,6 +126,8 @@ struct Recipe {
   void read_task();
   void read_optimizer();
   void read_evaluators();
+  void warn_of_default_loss() const;
+  void warn_of_training_examples(const EvalJob& job, const Config& keys) const;
   void probe_shapes();
   void fit_task(const Config& input);
   void fit_model(const Config& input);

@@ -14,6 +14,7 @@
 #include "lib/input/loader/compute_example.h"
 #include "lib/train/recipe.h"
 #include "lib/train/recipe_reading.h"
+#include "lib/train/training_labels.h"
 #include "lib/util/host.h"
 #include "lib/util/text.h"
 
@@ -45,6 +46,12 @@ const KeyTable mixture_keys(
       "again."}});
 
 constexpr std::string_view kAuto = "auto";  // a value of num_classes
+
+// Whether so many of the numbers below `classes` are no label that the labels may be numbers to
+// predict, such as ages.
+bool looks_like_numbers(int64_t unused, int64_t classes) {
+  return unused >= 5 && 4 * unused >= classes;
+}
 
 // Checks that an example has what a model needs.
 void check_image(const Config& input, const Example& example) {
@@ -232,6 +239,11 @@ void Recipe::read_input(bool synthetic) {
     const std::string missing =
         data_env_.labels_are_numbers ? "" : part.training.data->missing_classes();
     if (!missing.empty()) part.keys.warn("data", missing);
+    const std::string several =
+        part.training.pp->uses_data_labels()
+            ? several_labels_note(part.keys.section("data"), part.training.data->source())
+            : "";
+    if (!several.empty()) part.keys.warn("data", several);
     for (const std::string& line : data_notes(*part.training.data, *part.training.pp))
       part.keys.warn("data", line);
     if (data_env_.synthetic) continue;
@@ -416,11 +428,18 @@ void Recipe::count_classes(const Config& input) {
   for (int64_t label = named; label < num_classes && !labels.empty(); ++label) {
     if (!labels.contains(label)) unused.push_back(std::to_string(label));
   }
-  if (!unused.empty()) {
+  if (unused.empty()) return;
+  const bool may_be_numbers = config_counts_classes_ && named == 0 && !data_env_.labels_are_numbers;
+  if (may_be_numbers && looks_like_numbers(std::ssize(unused), num_classes)) {
     config.warn("num_classes",
-                fmt::format("{} is more than the training data needs{}: no example has label {}",
-                            num_classes, list, short_list(unused)));
+                fmt::format("auto took the whole numbers {} to {} in the labels as classes, and {} "
+                            "numbers below {} do not occur; to predict numbers, use task: regress",
+                            *labels.begin(), *labels.rbegin(), unused.size(), num_classes));
+    return;
   }
+  config.warn("num_classes",
+              fmt::format("{} is more than the training data needs{}: no example has label {}",
+                          num_classes, list, short_list(unused)));
 }
 
 }  // namespace bv

@@ -1,6 +1,9 @@
 #include "lib/train/training_labels.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
 
 #include "lib/util/text.h"
 
@@ -14,7 +17,40 @@ TrainingData::Pick place_of(const TrainingData& data, int64_t index) {
   return pick;
 }
 
+// Returns the parts of a class name between the separators of several labels.
+std::set<std::string> parts_of(std::string name) {
+  std::replace(name.begin(), name.end(), '|', ';');
+  std::set<std::string> parts;
+  for (const std::string& part : split(name, ';')) parts.insert(trim(part));
+  return parts;
+}
+
 }  // namespace
+
+std::string several_labels_note(const Config& data, const Source& source) {
+  const bool single = data.is_text("name", "csv") && !data.has("classes") &&
+                      !data.is_text("multilabel", "true") && !source.classes_are_columns();
+  if (!single) return "";
+  const std::vector<std::string> names = source.class_names();
+  std::map<std::string, int> frequency;  // of each part, in how many names it is
+  int64_t divided = 0;
+  for (const std::string& name : names) {
+    const std::set<std::string> parts = parts_of(name);
+    divided += parts.size() > 1;
+    for (const std::string& part : parts) ++frequency[part];
+  }
+  if (2 * divided < std::ssize(names)) return "";  // they may be names with a ';'
+  for (const std::string& name : names) {
+    const std::set<std::string> parts = parts_of(name);
+    const bool shared = std::any_of(parts.begin(), parts.end(),
+                                    [&](const std::string& part) { return frequency[part] > 1; });
+    if (parts.size() > 1 && shared)
+      return fmt::format(
+          "label '{}' looks like several labels; with multilabel: true they are read as such",
+          name);
+  }
+  return "";
+}
 
 LabelCounts count_labels(const TrainingData& data) {
   double weights = 0;

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
+#include "lib/config/config.h"
 #include "lib/input/image/normalize.h"
 #include "lib/input/loader/loader.h"
+#include "lib/input/source.h"
 #include "lib/input/training_data.h"
 #include "lib/tasks/task.h"
 
@@ -17,6 +20,11 @@ namespace bv {
 // (`input.sample`) does not change the numbers. Returns an empty map if the labels of a data set
 // are not known before its examples are read.
 LabelCounts count_labels(const TrainingData& data);
+
+// Returns a warning if the class names of a CSV file look like several labels in a cell, as
+// `cat;indoor` and `dog;indoor`, which without the key `multilabel` are separate classes. Else
+// returns "". `data`: the section of the data set.
+std::string several_labels_note(const Config& data, const Source& source);
 
 // Returns the examples of all data sets, one data set after the other. `data` must outlive the
 // result. Uses only the threads and the error budget of `loader`.

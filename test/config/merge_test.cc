@@ -60,6 +60,8 @@ TEST_CASE("a null whose meaning a component asks for stays, although it removes 
         .keep_null("momentum");
   };
   CHECK(is_null("null"));
+  folder.write("run.yaml", "include: base.yaml\noptax: {momentum: 0.7}\n");
+  CHECK(is_null("null"));
   CHECK_FALSE(is_null("0.9"));
   folder.write("base.yaml", "include: root.yaml\noptax: {momentum: null}\n");
   folder.write("run.yaml", "include: base.yaml\noptax: {momentum: 0.7}\n");
@@ -140,12 +142,31 @@ TEST_CASE("the command line replaces values") {
                                                               {"l.0.k", "5"},
                                                               {"l.1", "6"},
                                                               {"a.c", "null"},
+                                                              {"a.z", "null"},
                                                               {"t", ""}});
   CHECK(
       c.json() ==
-      R"({"a": {"b": "x", "c": null}, "l": [{"k": 5}, 6], "new": {"deep": {"key": [1, "two"]}}, "t": null})");
+      R"({"a": {"b": "x", "z": null}, "l": [{"k": 5}, 6], "new": {"deep": {"key": [1, "two"]}}, "t": null})");
   CHECK(error_of([&] { c.section("a").get<double>("b"); }) ==
         "--set a.b=x: error: a.b: expected a number, got 'x'");
+}
+
+TEST_CASE("null on the command line removes a key, whatever its name") {
+  const Config c = with("lr: 1\nmodel: {width: 64, depth: 2}\n", {{"model.depth", "3"},
+                                                                  {"model.depth", "null"},
+                                                                  {"model.depth", "null"},
+                                                                  {"modle", "null"},
+                                                                  {"lr", "null"}});
+  const Config model = c.section("model");
+  CHECK(model.json() == R"({"width": 64})");
+  model.get<int64_t>("width");
+  CHECK(error_of([&] { c.get<double>("lr"); }) ==
+        "--set lr=null: error: lr: has no value: a number is required");
+  c.done(/*although_incomplete=*/true);
+  CHECK(error_of([&] { throw_problems(c); }) ==
+        "--set lr=null: error: lr: has no value: a number is required\n"
+        "--set modle=null: error: unknown key 'modle' (did you mean 'model'?)");
+  CHECK(with("a: {b: 1}\n", {{"a", "null"}, {"a.c", "2"}}).json() == R"({"a": {"c": 2}})");
 }
 
 TEST_CASE("a value on the command line may contain what a file may not substitute") {

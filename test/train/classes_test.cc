@@ -43,7 +43,7 @@ Config classes_config(const std::string& train, const std::string& val,
 std::vector<std::string> val_data_warnings(const Config& config) {
   const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
   std::vector<std::string> lines = warnings(recipe.config);
-  std::erase_if(lines, [](const std::string& line) { return !contains(line, "evals.val.data"); });
+  std::erase_if(lines, [](const std::string& line) { return !contains(line, "evals.val.data:"); });
   return lines;
 }
 

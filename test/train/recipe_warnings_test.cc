@@ -156,9 +156,10 @@ TEST_CASE("what decode ignores of a few image files gives one warning for each d
     return "{name: csv, fname: " + dir.write(name, list) + "}";
   };
   const std::string photo_list = csv("photos.csv", photos), scan_list = csv("scans.csv", scans);
+  const std::string same_photos = csv("same.csv", photos);
   const std::string pp = "decode|value_range(-1, 1)";
 
-  const Lines both = warnings_of(photo_list, pp, photo_list, pp);
+  const Lines both = warnings_of(photo_list, pp, same_photos, pp);
   REQUIRE(both.size() == 2);
   CHECK(contains(both[0], "warning: input.data: the EXIF orientation of 1"));
   CHECK(contains(both[0],
@@ -213,6 +214,76 @@ TEST_CASE("arrays that the pp scales wrongly, or that have the channels first, g
   CHECK(has(lines(grey, "value_range(-1, 1, 0, 1)"), "data: has images of the shape (1, 8, 8)"));
   CHECK(lines(grey, "reshape([8, 8, 1])|value_range(-1, 1, 0, 1)") == Lines{});
   CHECK(lines(at::rand({4, 1, 32, 9}), "value_range(-1, 1, 0, 1)") == Lines{});  // sequences
+}
+
+TEST_CASE("an evaluator on examples of the training gives a warning") {
+  const auto lines = [](const std::string& train, const std::string& split,
+                        const std::string& name = "val") {
+    return warnings_of(
+        config_text("{name: digits, split: '" + train + "'}", "value_range(-1, 1)") + "evals:\n  " +
+        name + ":\n    type: classification\n" + "    data: {name: digits, split: '" + split +
+        "'}\n    pp_fn: value_range(-1, 1)" + kLabels + "\n    loss_name: softmax_xent\n");
+  };
+  const std::string rest =
+      " examples of evals.val are also training examples, so its metrics do not show how good the "
+      "model is on new examples; a name with 'train' in it, such as 'minitrain', turns this "
+      "warning off";
+  const std::string place = "x.yaml:16:33: warning: evals.val.data.split: ";
+  CHECK(lines("train[:80%]", "train[:20%]") == Lines{place + "287 of the 287" + rest});
+  CHECK(lines("all", "test") == Lines{place + "360 of the 360" + rest});
+  CHECK(lines("train[:80%]", "train[80%:]+train[:3]") == Lines{place + "3 of the 290" + rest});
+  CHECK(lines("train[:80%]", "train[80%:]") == Lines{});
+  CHECK(lines("train", "test") == Lines{});
+  CHECK(lines("train", "train[:100]", "minitrain") == Lines{});
+}
+
+TEST_CASE("writing out the default keys does not change which data set it is") {
+  const TempFolder dir;
+  dir.write("1.jpg", flat_jpeg(90));
+  dir.write("2.jpg", flat_jpeg(200));
+  const std::string file = dir.write("a.csv", "image,label\n1.jpg,a\n2.jpg,b\n");
+  const std::string pp = "decode|value_range(-1, 1)", data = "{name: csv, fname: " + file;
+  const Lines lines = warnings_of(data + "}", pp, data + ", split: all, multilabel: false}", pp);
+  REQUIRE(lines.size() == 1);
+  CHECK(contains(lines[0], "evals.val.data.split: 2 of the 2 examples"));
+}
+
+TEST_CASE("labels of a csv file that look like several labels or like numbers give a warning") {
+  const TempFolder dir;
+  dir.write("1.jpg", flat_jpeg(90));
+  dir.write("2.jpg", flat_jpeg(200));
+  const auto lines = [&](const std::string& first, const std::string& second) {
+    const std::string rows = "image,label\n1.jpg," + first + "\n2.jpg," + second + "\n";
+    return warnings_of("{name: csv, fname: " + dir.write("a.csv", rows) + "}",
+                       "decode|value_range(-1, 1)");
+  };
+  CHECK(lines("ship;odd", "airplane;odd") ==
+        Lines{"x.yaml:6:9: warning: input.data: label 'airplane;odd' looks like several labels; "
+              "with multilabel: true they are read as such"});
+  CHECK(lines("ship", "ship|odd").size() == 1);
+  CHECK(lines("ship;grey", "airplane;odd") == Lines{});
+  CHECK(lines("20", "56") ==
+        Lines{"x.yaml:1:14: warning: num_classes: auto took the whole numbers 20 to 56 in the "
+              "labels as classes, and 55 numbers below 57 do not occur; to predict numbers, use "
+              "task: regress"});
+  CHECK(lines("1", "3") ==
+        Lines{"x.yaml:1:14: warning: num_classes: 4 is more than the training data needs: no "
+              "example has label 0, 2"});
+}
+
+TEST_CASE("a missing loss gives a warning if an evaluator measures another one than the default") {
+  const auto lines = [](const std::string& loss, const std::string& loss_name) {
+    const std::string text = config_text(kDigits, "value_range(-1, 1)");
+    return warnings_of(replace_all(text, "loss: softmax_xent\n", loss) +
+                       "evals:\n  val:\n    type: classification\n" +
+                       "    data: {name: digits, split: test}\n    pp_fn: value_range(-1, 1)" +
+                       kLabels + "\n    loss_name: " + loss_name + "\n");
+  };
+  CHECK(lines("", "softmax_xent") ==
+        Lines{"x.yaml: warning: loss: is missing, so training uses sigmoid_xent as big_vision "
+              "does, but evals.val measures softmax_xent"});
+  CHECK(lines("", "sigmoid_xent") == Lines{});
+  CHECK(lines("loss: sigmoid_xent\n", "softmax_xent") == Lines{});
 }
 
 }  // namespace bv::test

@@ -3,6 +3,7 @@
 #include "lib/train/step/step.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/ones.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -147,6 +148,26 @@ TEST_CASE("measurements: names in order, and their values") {
   CHECK(values.at("l2_grads") == Approx(std::sqrt(grads)).epsilon(1e-5));
   CHECK(values.at("global_schedule") == 2.0);
   CHECK(values.at("global_schedule1") == Approx(0.95));  // at count 1 of 20
+}
+
+TEST_CASE("the FLOPs of an example are not known if the model's steps differ") {
+  const auto task = softmax_task();
+  const auto flops_of = [&](const std::string& flexi) {
+    const std::string keys =
+        "{width: 8, depth: 1, mlp_dim: 8, num_heads: 1, patch_size: [2, 2]" + flexi + "}";
+    const auto model =
+        Model::Registry::make("flexi_vit", parse_config(keys, "m"), Place(), ModelEnv{5, 8, 8, 3});
+    init_parameters(*model, 1, std::nullopt);
+    const Config config = parse_config("{optax_name: sgd, lr: 0.01}", "t.yaml");
+    const RunLength length{.batch_size = 4, .data_size = 160, .total_steps = 20};
+    TrainStep step(*model, *task, read_step(config, *model, length), 3, Precision::float32);
+    Batch batch = tiny_batch(1, 4);
+    batch["image"] = at::ones({4, 8, 8, 3});
+    step.run(1, batch, true);
+    return step.example_flops();
+  };
+  CHECK(flops_of("") > 0);
+  CHECK(flops_of(", flexi: {seqhw: {v: [2, 4]}}") == 0);
 }
 
 TEST_CASE("clipping: no change below the norm, exactly the norm above") {

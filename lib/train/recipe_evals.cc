@@ -1,0 +1,94 @@
+// Recipe's code that compares the evaluators with the training.
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "lib/input/split_overlap.h"
+#include "lib/train/recipe.h"
+
+namespace bv {
+namespace {
+
+// Whether an evaluator's name, or the prefix of its metrics, says that it is about training data.
+bool names_training(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text.find("train") != std::string::npos;
+}
+
+bool has_type(const EvalJob& job, const Config& keys, std::string_view type) {
+  return keys.has("type") ? keys.is_text("type", type) : job.name == type;
+}
+
+// Whether an evaluator has a section `data` with examples that the model should not know. `knn` and
+// `fewshot_lsr` have training data of their own, and `save` measures nothing. A distance may come
+// from a file.
+bool uses_test_data(const EvalJob& job, const Config& keys) {
+  for (const char* type : {"knn", "fewshot_lsr", "save"}) {
+    if (has_type(job, keys, type)) return false;
+  }
+  const bool distance =
+      has_type(job, keys, "distance") || has_type(job, keys, "proj.distill.distance");
+  return keys.is_map("data") && !(distance && job.evaluator->fingerprint() == 0);
+}
+
+// Whether two sections describe the same data set, except for the part of it to use.
+bool same_data_set(const Config& a, const Config& b) {
+  const auto keys_of_data = [](const Config& data) {
+    nlohmann::json keys = nlohmann::json::parse(data.resolved_json());
+    for (const char* part : {"split", "unknown_classes"}) keys.erase(part);
+    return keys;
+  };
+  return keys_of_data(a) == keys_of_data(b);
+}
+
+}  // namespace
+
+// Warns if an evaluator measures examples that the run trains on. Examples that a quarantine or
+// `unknown_classes` leaves out are counted too.
+void Recipe::warn_of_training_examples(const EvalJob& job, const Config& keys) const {
+  if (!data || data_env_.synthetic || length.no_training) return;
+  if (names_training(job.name) || names_training(job.prefix) || !uses_test_data(job, keys)) return;
+  const Config own = keys.section("data");
+  const Source* source = nullptr;
+  std::vector<std::string> trained;  // split expressions
+  for (const InputPart& part : inputs_) {
+    const Config training = part.keys.section("data");
+    if (!same_data_set(training, own)) continue;
+    source = &part.training.data->source();
+    trained.push_back(training.get("split", "train"));
+  }
+  if (source == nullptr) return;
+  SplitOverlap overlap;
+  try {
+    overlap = split_overlap(*source, own.get("split", "train"), trained, own.place("split"));
+  } catch (const Error&) {
+    return;  // the training does not use the split, so it may have broken files
+  }
+  if (overlap.shared == 0) return;
+  own.warn("split",
+           fmt::format("{} of the {} examples of evals.{} are also training examples, so its "
+                       "metrics do not show how good the model is on new examples; a name "
+                       "with 'train' in it, such as 'minitrain', turns this warning off",
+                       overlap.shared, overlap.all, job.name));
+}
+
+// Warns if `loss` was probably forgotten: an evaluator measures another loss than the default.
+void Recipe::warn_of_default_loss() const {
+  if (config.has("loss") || length.no_training) return;
+  const std::string trained = default_loss(config.get("task", "classify"));
+  const Config section = config.section("evals");
+  for (const EvalJob& job : evals) {
+    const Config keys = section.section(job.name);
+    if (!job.sound || !has_type(job, keys, "classification")) continue;
+    const auto measured = nlohmann::json::parse(keys.json("loss_name")).get<std::string>();
+    if (measured == trained) continue;
+    config.warn("loss", fmt::format("is missing, so training uses {} as big_vision does, but "
+                                    "evals.{} measures {}",
+                                    trained, job.name, measured));
+    return;
+  }
+}
+
+}  // namespace bv
