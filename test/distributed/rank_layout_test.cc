@@ -1,6 +1,8 @@
 #include "lib/distributed/launch/rank_layout.h"
 
 #include <catch2/catch.hpp>
+#include <string>
+#include <utility>
 
 #include "lib/util/error.h"
 #include "test/support/error.h"
@@ -302,8 +304,19 @@ TEST_CASE("--devices") {
   CHECK(parse_devices("cuda:0,3").count == 2);
   CHECK(parse_devices("cuda:all").all);
   const std::string known = ": error: expected auto, cpu, cpu:N, cuda, cuda:0,1 or cuda:all";
-  for (const char* bad : {"", "gpu", "cpu,cuda", "CPU", "tpu:8"})
+  for (const char* bad : {"", "cpu,cuda", "CPU", "tpu:8", "-1", "1025"})
     CHECK_THROWS_WITH(parse_devices(bad), "--devices " + std::string(bad) + known);
+  const std::pair<std::string, std::string> meant[] = {{"gpu", "cuda"},
+                                                       {"gpu:0,1", "cuda:0,1"},
+                                                       {"0", "cuda:0"},
+                                                       {"1", "cpu or cuda:0"},
+                                                       {"2", "cpu:2 or cuda:0,1"},
+                                                       {"8", "cpu:8 or cuda:all"},
+                                                       {"2,3", "cuda:2,3"},
+                                                       {"gpu:", "cuda"}};
+  for (const auto& [bad, better] : meant)
+    CHECK_THROWS_WITH(parse_devices(bad),
+                      "--devices " + bad + known + "; did you mean " + better + "?");
   for (const char* bad :
        {"cpu:", "cpu:0", "cpu:-1", "cpu:x", "cpu:1025", "cpu:99999999999", "cpu:2 "})
     CHECK_THROWS_WITH(parse_devices(bad), "--devices " + std::string(bad) +
