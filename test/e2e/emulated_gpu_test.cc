@@ -28,12 +28,13 @@ const Values kCnn = {"model={widths: [8, 16], dense: 32, dropout: 0.3}",
                      "ema={decay: 0.9}",
                      "evals.test.ema=true"};
 // Sharded weights, micro-batches, and an optimizer that works on whole parameters.
-const Values kVit = {"model_name=vit",
-                     "model={variant: mu/4, depth: 2}",
-                     "optax_name=scale_by_adafactor",
-                     "optax={clipping_threshold: 1.0}",
-                     "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0)']]",
-                     "grad_accum_steps=2"};
+const Values kVit = {
+    "model_name=vit",
+    "model={variant: mu/4, depth: 2}",
+    "optax_name=scale_by_adafactor",
+    "optax={clipping_threshold: 1.0}",
+    "sharding_strategy=[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=0.001)']]",
+    "grad_accum_steps=2"};
 // Batch norm over the ranks; steps are checked before their update, which is not part of the graph.
 const Values kResnet = {"model_name=resnet_cifar", "model={width: 16}", "nan=skip", "nan_limit=2",
                         "optax_name=momentum_hp"};
