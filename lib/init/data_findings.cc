@@ -192,17 +192,17 @@ std::vector<std::string> names_in(const Source& source, const at::Tensor& labels
                                   const std::vector<std::string>& training) {
   std::vector<std::string> own = source.class_names();
   if (!own.empty()) return own;
-  std::set<int64_t> texts;
-  for (int64_t i = 0; source.labels_are_texts() && i < labels.size(0); ++i) {
+  std::set<int64_t> listed;
+  for (int64_t i = 0; source.labels_may_be_names() && i < labels.size(0); ++i) {
     const int64_t label = labels.const_data_ptr<int64_t>()[i];
-    if (label != Source::kNoLabel) texts.insert(label);
+    if (label != Source::kNoLabel) listed.insert(label);
   }
-  return names_of_labels(training, texts);
+  return names_of_labels(training, listed).names;
 }
 
 // Counts the images of each class of a split. `names` are the class names of the training data.
-// Returns false if the source does not have the labels. Throws if the split has no images, or if
-// one has a class that is not in `names`.
+// Returns false if the source does not have the labels. Throws if an image has a class that is not
+// in `names`.
 bool count_classes(const Source& source, const std::string& split, int64_t FoundClass::*count,
                    const std::vector<std::string>& names, std::vector<FoundClass>& classes) {
   const size_t index = index_of(source, split);
@@ -212,7 +212,6 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
   const std::vector<std::string> own = names_in(source, labels, names);
   const ClassMap number_of(own, {names.empty() ? names_by_number(own) : names},
                            /*others_unknown=*/source.class_names().empty());
-  int64_t images = 0;
   for (int64_t i = 0; i < labels.size(0); ++i) {
     if (values[i] == Source::kNoLabel) continue;
     const int64_t label = number_of(values[i]);
@@ -230,12 +229,6 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
     while (std::ssize(classes) <= label)
       classes.push_back({.name = fmt::format("{}", classes.size())});
     ++(classes[label].*count);
-    ++images;
-  }
-  if (images == 0) {
-    // The file name shows which of two npz files is empty: both have a split 'train'.
-    throw Error(Exit::usage, source.labels_file(index),
-                fmt::format("split '{}' has no images", split));
   }
   return true;
 }
@@ -244,7 +237,7 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
 std::string note_of_gaps(const Source& source, const std::vector<FoundClass>& classes) {
   const auto gaps = std::count_if(classes.begin(), classes.end(),
                                   [](const FoundClass& one) { return one.examples == 0; });
-  if (gaps < 2 || !source.class_names().empty()) return "";
+  if (!looks_like_numbers(gaps, std::ssize(classes)) || !source.class_names().empty()) return "";
   return fmt::format(
       "the labels are whole numbers up to {} and are taken as classes, {} of them without training "
       "images; to predict numbers, write a config with `task: regress` (docs/labels.md)",
@@ -342,9 +335,11 @@ DataFindings inspect_checked(const std::string& folder) {
   const std::string validation_split = found.validation;
   find_broken_files({split, validation_split, found.test}, found);
   if (found.validation.empty()) slice(split, found);
-  read_classes(*source, *other, split, validation_split, found);
+  refuse_empty_split(*source, index_of(*source, split));
+  if (!found.sliced) refuse_empty_split(*other, index_of(*other, validation_split));
   if (found.data.source == "image_folder")
     refuse_empty_classes(*source, {split, validation_split, found.test}, folder);
+  read_classes(*source, *other, split, validation_split, found);
   if (found.examples < kFewest) {
     throw Error(Exit::usage, folder,
                 fmt::format("has {} images, too few to train and to validate on", found.examples));

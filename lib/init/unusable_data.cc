@@ -110,6 +110,14 @@ std::string unlabelled_list_hint(const std::string& folder) {
   return "";
 }
 
+void refuse_empty_split(const Source& source, size_t split) {
+  const at::Tensor labels = source.labels(split);
+  if (!labels.defined() || labels.ne(int64_t{Source::kNoLabel}).any().item<bool>()) return;
+  // The file name shows which of two npz files is empty: both have a split 'train'.
+  throw Error(Exit::usage, source.labels_file(split),
+              fmt::format("split '{}' has no images", source.splits().at(split)));
+}
+
 void refuse_empty_classes(const Source& source, const std::vector<std::string>& splits,
                           const std::string& folder) {
   const std::vector<std::string> all = source.splits();

@@ -30,18 +30,23 @@ std::vector<std::string> names_by_number(const std::vector<std::string>& names) 
   return sorted;
 }
 
-std::vector<std::string> names_of_labels(const std::vector<std::string>& names,
-                                         const std::set<int64_t>& texts) {
-  std::vector<std::string> own = names_by_number(names);
-  if (!own.empty() || texts.empty()) return own;
-  if (*texts.begin() < 0 || *texts.rbegin() >= static_cast<int64_t>(kMostNumbers)) return {};
+LabelNames names_of_labels(const std::vector<std::string>& names, const std::set<int64_t>& listed) {
+  LabelNames found{.names = names_by_number(names)};
+  if (listed.empty() || *listed.begin() < 0 ||
+      *listed.rbegin() >= static_cast<int64_t>(kMostNumbers))
+    return found;
   const std::set<std::string> known(names.begin(), names.end());
-  const bool all = std::all_of(texts.begin(), texts.end(), [&](const int64_t label) {
+  found.listed = std::all_of(listed.begin(), listed.end(), [&](const int64_t label) {
     return known.contains(fmt::format("{}", label));
   });
-  for (int64_t label = 0; all && label <= *texts.rbegin(); ++label)
-    own.push_back(fmt::format("{}", label));
-  return own;
+  if (!found.listed || !found.names.empty()) return found;
+  found.ambiguous = *listed.rbegin() < std::ssize(names) &&
+                    std::any_of(listed.begin(), listed.end(), [&](const int64_t label) {
+                      return names[static_cast<size_t>(label)] != fmt::format("{}", label);
+                    });
+  for (int64_t label = 0; label <= *listed.rbegin(); ++label)
+    found.names.push_back(fmt::format("{}", label));
+  return found;
 }
 
 ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to, bool others_unknown)

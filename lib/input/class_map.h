@@ -26,13 +26,25 @@ struct ClassNames {
 // not such numbers, or if two of them are the same number.
 std::vector<std::string> names_by_number(const std::vector<std::string>& names);
 
-// A data set without class names has label numbers. Returns the class name for each of them in a
-// run with the classes `names`: entry 7 is the name of label 7. First choice: names_by_number().
-// Second choice, for labels from a list such as a CSV file: each number is its own name, if every
-// label is in `names`. Otherwise returns an empty list: labels are compared by number. `texts`: the
-// labels of the data set if they come from a list (Source::labels_are_texts()), otherwise empty.
-std::vector<std::string> names_of_labels(const std::vector<std::string>& names,
-                                         const std::set<int64_t>& texts);
+// What the label numbers of a data set without class names mean in a run with class names.
+struct LabelNames {
+  std::vector<std::string> names;  // entry 7 is the class of label 7; empty: compared by number
+  // The labels come from a list, such as a CSV file, and each of them is the name of a class.
+  bool listed = false;
+  // `listed`, but all of them could be class numbers as well, and would then mean other classes.
+  bool ambiguous = false;
+};
+// First choice: names_by_number(names). Second choice, for labels that may be names: each number is
+// its own name, if every label is the name of a class and is below 1,000,000. Otherwise they are
+// compared by number. `listed`: the labels of the data set if they may be names
+// (Source::labels_may_be_names()), otherwise empty.
+LabelNames names_of_labels(const std::vector<std::string>& names, const std::set<int64_t>& listed);
+
+// Whether so many of the numbers below `classes` are no label that the labels may be numbers to
+// predict, such as ages.
+inline bool looks_like_numbers(int64_t unused, int64_t classes) {
+  return unused >= 5 && 4 * unused >= classes;
+}
 
 class ClassMap {
  public:

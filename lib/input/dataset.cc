@@ -214,13 +214,10 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   ClassNames run = classes;
   const bool by_number = own.empty();
   if (by_number && !run.names.empty()) {
-    std::set<int64_t> texts;
-    if (source_->labels_are_texts()) texts = labels_of_splits();
-    own = names_of_labels(run.names, texts);
-    matches_texts_ = !texts.empty() && std::all_of(texts.begin(), texts.end(), [&](int64_t label) {
-      return std::find(run.names.begin(), run.names.end(), fmt::format("{}", label)) !=
-             run.names.end();
-    });
+    std::set<int64_t> listed;
+    if (source_->labels_may_be_names()) listed = labels_of_splits();
+    label_names_ = names_of_labels(run.names, listed);
+    own = label_names_.names;
   }
   if (run.names.empty()) run.names = names_by_number(own);
   class_names_ = run.names.empty() ? own : run.names;

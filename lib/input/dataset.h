@@ -43,9 +43,8 @@ class Dataset {
   // how many; the line is empty if there are none. Examples without a label stay.
   std::string use_classes(const ClassNames& classes, bool skip_unknown);
 
-  // Returns whether the labels come from a list without class names, and each of them is the name
-  // of a class of the run, so that use_classes() has matched them with certainty.
-  bool matches_texts() const { return matches_texts_; }
+  // Returns how use_classes() has read the labels if the data set has no class names.
+  const LabelNames& label_names() const { return label_names_; }
 
   // Removes the examples `indices` (ascending) from the data set; at least one example must remain.
   // The others keep their order. Call it before the data set is shared.
@@ -120,7 +119,7 @@ class Dataset {
   int64_t size_ = 0;
   std::vector<std::string> class_names_;
   ClassMap classes_;
-  bool matches_texts_ = false;
+  LabelNames label_names_;
   // The examples that are left if some have unknown classes or were left out, as ascending indices
   // into the slices; otherwise empty.
   std::vector<int64_t> kept_;

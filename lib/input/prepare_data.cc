@@ -137,7 +137,13 @@ void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const
   const std::vector<std::string>& names = named ? own : classes.names;
   const std::vector<std::string> numbered = names_by_number(names);
   if (numbered == names) return;
-  if (dataset.matches_texts()) return;  // each label is the name of a class
+  const LabelNames& read = dataset.label_names();
+  if (read.ambiguous) {
+    data.warn("", fmt::format("has no class names, but each label is the name of a class of {} and "
+                              "is taken as that name, not as the number of a class",
+                              classes.owner));
+  }
+  if (read.listed) return;
   data.warn("",
             fmt::format("{} class names, but {} {}: {}", named ? "has" : "has no", classes.owner,
                         run_named ? "has" : "has none",

@@ -97,9 +97,8 @@ class Source {
   // Returns the labels of a split, (size,) int64, which may include kNoLabel. Returns an undefined
   // tensor if they are not known without reading the examples.
   virtual at::Tensor labels(size_t split) const;
-  // Returns whether labels() come from a list, such as a CSV file, whose numbers may be the names
-  // of classes.
-  virtual bool labels_are_texts() const { return false; }
+  // Returns whether the numbers in labels() may be the names of classes, as in a CSV file.
+  virtual bool labels_may_be_names() const { return false; }
   // Returns the file that holds the labels of a split; "" if there is none, or there are several.
   virtual std::string labels_file(size_t split) const { return ""; }
   // Returns whether the examples of a split are sorted by class. Slices of such a split are then

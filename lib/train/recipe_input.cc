@@ -8,6 +8,7 @@
 #include "lib/config/familiar_words.h"
 #include "lib/config/key_table.h"
 #include "lib/input/cache/cache_config.h"
+#include "lib/input/class_map.h"
 #include "lib/input/data_notes.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/check_examples.h"
@@ -46,12 +47,6 @@ const KeyTable mixture_keys(
       "again."}});
 
 constexpr std::string_view kAuto = "auto";  // a value of num_classes
-
-// Whether so many of the numbers below `classes` are no label that the labels may be numbers to
-// predict, such as ages.
-bool looks_like_numbers(int64_t unused, int64_t classes) {
-  return unused >= 5 && 4 * unused >= classes;
-}
 
 // Checks that an example has what a model needs.
 void check_image(const Config& input, const Example& example) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "lib/input/sources/common/manifest/label_column.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -17,12 +18,10 @@ TrainingData::Pick place_of(const TrainingData& data, int64_t index) {
   return pick;
 }
 
-// Returns the parts of a class name between the separators of several labels.
-std::set<std::string> parts_of(std::string name) {
-  std::replace(name.begin(), name.end(), '|', ';');
-  std::set<std::string> parts;
-  for (const std::string& part : split(name, ';')) parts.insert(trim(part));
-  return parts;
+// Returns the labels that a class name would be with `multilabel: true`.
+std::set<std::string> parts_of(const std::string& name) {
+  const std::vector<std::string_view> labels = several_labels(name, /*bars=*/true);
+  return {labels.begin(), labels.end()};
 }
 
 }  // namespace

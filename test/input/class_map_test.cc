@@ -199,6 +199,15 @@ TEST_CASE("each label of a list is the class of this name, if all of them are na
     CHECK(notes.empty());
     CHECK(labels(kind, {2, 10, 0}, {"0", "1", "10", "2"}) == std::vector<int64_t>{3, 2, 0});
     CHECK(notes.empty());
+    // The labels could be numbers of classes, too.
+    CHECK(labels(kind, {1, 2}, from_one) == std::vector<int64_t>{0, 2});
+    CHECK(notes ==
+          Names{"t.yaml: warning: has no class names, but each label is the name of a class of the "
+                "training data and is taken as that name, not as the number of a class"});
+    CHECK(labels(kind, {2, 0}, mixed) == std::vector<int64_t>{3, 0});
+    CHECK(notes.size() == 1);
+    CHECK(labels(kind, {0, 1}, mixed) == std::vector<int64_t>{0, 1});  // both readings agree
+    CHECK(notes.empty());
     // 3 and -1 are no names, so all labels are numbers.
     const Names compared = {
         "t.yaml: warning: has no class names, but the training data has: labels are compared by "

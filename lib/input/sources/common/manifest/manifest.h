@@ -68,7 +68,7 @@ class ManifestSource : public Source {
   Example read_values(size_t split, int64_t index) const override;
   std::vector<std::string> class_names() const override;
   at::Tensor labels(size_t split) const override;
-  bool labels_are_texts() const override { return true; }
+  bool labels_may_be_names() const override { return true; }
   std::string labels_file(size_t) const override { return fname_; }
   FileNotes file_notes(size_t split) const override;
   bool sorted_by_class(size_t split) const override;
