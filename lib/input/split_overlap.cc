@@ -50,11 +50,14 @@ void find_bounds(const Source& source, const Place& place, std::vector<SelectedR
   }
 }
 
-bool have_a_common_split(const std::vector<SelectedRange>& a, const std::vector<SelectedRange>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const SelectedRange& one) {
-    return std::any_of(b.begin(), b.end(),
-                       [&](const SelectedRange& other) { return one.split == other.split; });
-  });
+// Removes the ranges of splits that `others` do not select. Returns whether there were any.
+bool leave_out_other_splits(std::vector<SelectedRange>& ranges,
+                            const std::vector<SelectedRange>& others) {
+  const auto is_other = [&](const SelectedRange& one) {
+    return std::none_of(others.begin(), others.end(),
+                        [&](const SelectedRange& other) { return one.split == other.split; });
+  };
+  return std::erase_if(ranges, is_other) > 0;
 }
 
 // Returns how many examples two folds of the same slice, among equally many, have in common.
@@ -114,7 +117,8 @@ SplitOverlap split_overlap(const Source& source, const std::string& evaluated,
       training.push_back(std::move(range));
   }
   SplitOverlap overlap;
-  if (!have_a_common_split(own, training)) return overlap;
+  const bool whole = !leave_out_other_splits(own, training);
+  leave_out_other_splits(training, own);
   find_bounds(source, place, own);
   find_bounds(source, place, training);
   training = without_repeats(std::move(training));
@@ -122,7 +126,7 @@ SplitOverlap split_overlap(const Source& source, const std::string& evaluated,
     int64_t shared = 0;
     for (const SelectedRange& other : training) shared += shared_examples(range, other);
     overlap.shared += std::min(shared, range.size());
-    overlap.all += range.size();
+    if (whole) overlap.all += range.size();
   }
   return overlap;
 }

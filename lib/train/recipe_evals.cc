@@ -11,10 +11,16 @@
 namespace bv {
 namespace {
 
-// Whether an evaluator's name, or the prefix of its metrics, says that it is about training data.
+// Whether an evaluator's name, or the prefix of its metrics, says that it is about training data: a
+// word in it begins with 'train' or 'minitrain'.
 bool names_training(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text.find("train") != std::string::npos;
+  for (const std::string_view word : {"train", "minitrain"}) {
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+      if (at == 0 || std::isalpha(static_cast<unsigned char>(text[at - 1])) == 0) return true;
+    }
+  }
+  return false;
 }
 
 bool has_type(const EvalJob& job, const Config& keys, std::string_view type) {
@@ -60,18 +66,14 @@ void Recipe::warn_of_training_examples(const EvalJob& job, const Config& keys) c
     trained.push_back(training.get("split", "train"));
   }
   if (source == nullptr) return;
-  SplitOverlap overlap;
-  try {
-    overlap = split_overlap(*source, own.get("split", "train"), trained, own.place("split"));
-  } catch (const Error&) {
-    return;  // the training does not use the split, so it may have broken files
-  }
+  const SplitOverlap overlap =
+      split_overlap(*source, own.get("split", "train"), trained, own.place("split"));
   if (overlap.shared == 0) return;
-  own.warn("split",
-           fmt::format("{} of the {} examples of evals.{} are also training examples, so its "
-                       "metrics do not show how good the model is on new examples; a name "
-                       "with 'train' in it, such as 'minitrain', turns this warning off",
-                       overlap.shared, overlap.all, job.name));
+  const std::string of = overlap.all > 0 ? fmt::format(" of the {}", overlap.all) : "";
+  own.warn("split", fmt::format("{}{} examples of evals.{} are also training examples, so its "
+                                "metrics do not show how good the model is on new examples; a name "
+                                "such as 'train' or 'minitrain' turns this warning off",
+                                overlap.shared, of, job.name));
 }
 
 // Warns if `loss` was probably forgotten: an evaluator measures another loss than the default.

@@ -226,7 +226,7 @@ TEST_CASE("an evaluator on examples of the training gives a warning") {
   };
   const std::string rest =
       " examples of evals.val are also training examples, so its metrics do not show how good the "
-      "model is on new examples; a name with 'train' in it, such as 'minitrain', turns this "
+      "model is on new examples; a name such as 'train' or 'minitrain' turns this "
       "warning off";
   const std::string place = "x.yaml:16:33: warning: evals.val.data.split: ";
   CHECK(lines("train[:80%]", "train[:20%]") == Lines{place + "287 of the 287" + rest});
