@@ -1,7 +1,4 @@
 // bvtrain eval: evaluates the checkpoints of a run in a separate process.
-#include <algorithm>
-#include <set>
-
 #include "app/commands.h"
 #include "app/json_output.h"
 #include "lib/ckpt/workdir/workdir.h"
@@ -9,7 +6,6 @@
 #include "lib/predict/evaluate_run.h"
 #include "lib/predict/evaluation_folders.h"
 #include "lib/report/log.h"
-#include "lib/report/metric_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -27,19 +23,6 @@ Exit evaluate_one(const Arguments& arguments, const EvaluateRequest& request) {
     metrics[name] = nlohmann::ordered_json::parse(json_number(value));
   print_json({{"step", evaluation.step}, {"metrics", metrics}});
   return Exit::ok;
-}
-
-// Says how many checkpoints were evaluated. `rows`: the metrics.jsonl with their rows.
-std::string evaluated_text(int64_t count, const CkptFolder& ckpt, const std::string& rows) {
-  const std::vector<int64_t> steps = ckpt.steps();
-  std::set<int64_t> done;
-  if (count == 0) for_each_row(rows, [&](int64_t step, const Row&) { done.insert(step); });
-  if (!steps.empty() &&
-      std::all_of(steps.begin(), steps.end(), [&](int64_t step) { return done.contains(step); })) {
-    return steps.size() == 1 ? "The only checkpoint has a row already"
-                             : fmt::format("All {} checkpoints have a row already", steps.size());
-  }
-  return fmt::format("Evaluated {} {}", count, count == 1 ? "checkpoint" : "checkpoints");
 }
 
 }  // namespace
@@ -67,10 +50,15 @@ Exit eval_command(const Arguments& arguments) {
   if (one) return evaluate_one(arguments, request);
   const std::string output =
       arguments.output.empty() ? Workdir(arguments.workdir).evaluation() : arguments.output;
-  const int64_t count = evaluate_new_checkpoints(request, output);
-  const std::string rows = Workdir(output).metrics();
-  log::info("{}; the rows are in {}",
-            evaluated_text(count, Workdir(arguments.workdir).ckpt(), rows), rows);
+  const NewRows added = evaluate_new_checkpoints(request, output);
+  const size_t all = Workdir(arguments.workdir).ckpt().steps().size();
+  std::string text =
+      fmt::format("Evaluated {} checkpoint{}", added.evaluated, added.evaluated == 1 ? "" : "s");
+  if (added.evaluated == 0 && !added.skipped && all > 0) {
+    text = all == 1 ? "The only checkpoint has a row already"
+                    : fmt::format("All {} checkpoints have a row already", all);
+  }
+  log::info("{}; the rows are in {}", text, Workdir(output).metrics());
   return Exit::ok;
 }
 

@@ -95,7 +95,8 @@ void restore_replaced(const CkptFolder& ckpt, const std::optional<std::set<std::
     if (before.empty() || (only && !only->contains(before)) || file_exists(before)) continue;
     try {
       verify_checkpoint(replaced);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.code() == Exit::storage) throw Error(Exit::storage, replaced, error.message());
       continue;  // its deletion had begun
     }
     rename_durably(replaced, before);

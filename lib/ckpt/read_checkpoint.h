@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// Checks all files of a checkpoint. Like the functions below, throws Error::bare(Exit::usage) that
-// does not name the folder.
+// Checks all files of a checkpoint. Like the functions below, throws an Error::bare, which does not
+// name the folder: Exit::usage, or Exit::storage if the disk cannot be read.
 Manifest verify_checkpoint(const std::string& folder);
 
 // Reads the checkpoint in `folder` and verifies all checksums.

@@ -16,6 +16,7 @@
 #include "lib/device/large_blocks.h"
 #include "lib/predict/evaluated_best.h"
 #include "lib/predict/evaluated_checkpoints.h"
+#include "lib/predict/evaluation_folders.h"
 #include "lib/predict/row_evaluators.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
@@ -78,27 +79,8 @@ void check_running(const Workdir& workdir, double failed_since, double patience)
                                 code, patience));
 }
 
-// Returns whether nothing is at `path`. Any other error may be temporary.
-bool path_is_missing(const std::string& path) {
-  std::error_code error;
-  return !std::filesystem::exists(path, error) && !error;
-}
-
 bool holds_run(const Workdir& workdir) {
-  return !path_is_missing(workdir.config()) || !path_is_missing(workdir.ckpt().path());
-}
-
-// Reads the weights of a checkpoint. nullopt, with a warning, if it cannot be used.
-std::optional<Restored> read_weights_of(const std::string& folder) {
-  try {
-    return Checkpointer::load(folder, {.wanted = weights_only});
-  } catch (const Error& error) {
-    if (file_exists(folder))
-      log::warn("skipped: {}", error.what());
-    else
-      log::warn("skipped: the run has deleted {}", folder);
-    return std::nullopt;
-  }
+  return may_exist(workdir.config()) || may_exist(workdir.ckpt().path());
 }
 
 // Throws if the folder has rows of another run.
@@ -150,8 +132,7 @@ class NewCheckpoints {
     metrics_.emplace(open_rows(rows_, request.workdir, kAllStay));
   }
 
-  // Returns the number of checkpoints that were evaluated.
-  int64_t evaluate() {
+  NewRows evaluate() {
     if (request_.follow && run_.ckpt().steps().empty())
       log::info("Waiting for the first checkpoint in {}", run_.ckpt().path());
     int64_t evaluated = evaluate(list_new(run_.ckpt(), *done_));
@@ -164,7 +145,7 @@ class NewCheckpoints {
     metrics_->close();
     if (done_->has_skipped() && done_->last_row() < 0)
       throw Error(Exit::usage, run_.ckpt().path(), "no checkpoint here could be evaluated");
-    return evaluated;
+    return {evaluated, done_->has_skipped()};
   }
 
  private:
@@ -230,11 +211,8 @@ class NewCheckpoints {
     const TensorsFromMalloc memory;
     has_run_ = true;
     if (best_) best_->hold(found.step);  // before it is read: the run may delete it at any time
-    const std::optional<Restored> checkpoint = read_weights_of(run_.ckpt().step(found.step));
-    if (!checkpoint) {
-      done_->skip(found.step, found.identity);
-      return false;
-    }
+    const std::optional<Restored> checkpoint = read(found);
+    if (!checkpoint) return false;
     const std::optional<int64_t> discarded = first_discarded(*checkpoint);
     if (!discarded && !can_replace_rows(found.step)) {
       done_->skip(found.step, found.identity);
@@ -264,6 +242,24 @@ class NewCheckpoints {
     return true;
   }
 
+  // Returns the weights of a checkpoint. nullopt, with a warning, if it cannot be used.
+  std::optional<Restored> read(const FoundCheckpoint& found) {
+    const std::string folder = run_.ckpt().step(found.step);
+    try {
+      return Checkpointer::load(folder, {.wanted = weights_only});
+    } catch (const Error& error) {
+      const bool exists = file_exists(folder), disk_fails = error.code() == Exit::storage;
+      // The checkpoint need not be damaged. --follow tries it again as long as the run goes on.
+      if (exists && disk_fails && (!request_.follow || run_.finished())) throw;
+      if (exists)
+        log::warn("skipped: {}", error.what());
+      else
+        log::warn("skipped: the run has deleted {}", folder);
+      if (!exists || !disk_fails) done_->skip(found.step, found.identity);
+      return std::nullopt;
+    }
+  }
+
   // Returns the step of the first row whose weights the run has discarded: a later start, from this
   // step or an earlier one, has led to `found`. Skips a row before `found` whose checkpoint still
   // exists: without the row, that checkpoint would be evaluated and discarded again each time.
@@ -273,7 +269,7 @@ class NewCheckpoints {
     const std::vector<RunStart> starts = starts_of(found);
     const auto is_discarded = [&](int64_t row) {
       const std::optional<int64_t> started = done_->started(row);
-      if (!started || (row < found.step && !path_is_missing(run_.ckpt().step(row)))) return false;
+      if (!started || (row < found.step && may_exist(run_.ckpt().step(row)))) return false;
       return std::ranges::any_of(starts, [&](const RunStart& start) {
         return row >= start.from && *started < start.time;
       });
@@ -282,14 +278,13 @@ class NewCheckpoints {
     const auto first = std::find_if(done_->rows().begin(), end, is_discarded);
     if (first == end) return std::nullopt;
     const auto lost = std::find_if(first, end, [&](int64_t row) {
-      return row != found.step && !is_discarded(row) && path_is_missing(run_.ckpt().step(row));
+      return row != found.step && !is_discarded(row) && !may_exist(run_.ckpt().step(row));
     });
     if (lost == end) return *first;
     if (std::exchange(kept_row_, *first) != *first) {
       log::warn(
           "{}: the run trained step {} again, so its row is out of date; it stays, because "
-          "replacing "
-          "it would also remove the row of step {}, whose checkpoint is gone",
+          "replacing it would also remove the row of step {}, whose checkpoint is gone",
           rows_.metrics(), *first, *lost);
     }
     return std::nullopt;
@@ -300,7 +295,7 @@ class NewCheckpoints {
   bool can_replace_rows(int64_t step) const {
     if (done_->has_row(step)) return true;  // the run went back and saves the later steps again
     const auto is_lost = [&](int64_t later) {
-      return later > step && path_is_missing(run_.ckpt().step(later));
+      return later > step && !may_exist(run_.ckpt().step(later));
     };
     const auto lost = std::ranges::find_if(done_->rows(), is_lost);
     if (lost == done_->rows().end()) return true;
@@ -356,6 +351,8 @@ class NewCheckpoints {
     const std::string text = checkpoint.meta.value("config", std::string()) +
                              checkpoint.meta.value("precision", std::string());
     if (!evaluators_ || text != built_from_) {
+      if (!in_run())
+        check_rows_outside_data(rows_.dir(), parse_config_json(run_config(checkpoint), "config"));
       evaluators_ = std::make_unique<RunEvaluators>(request_, checkpoint);
       best_.reset();
     }
@@ -385,7 +382,7 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
   return {restored.step, metrics.row()};
 }
 
-int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output) {
+NewRows evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output) {
   check_request(request, output);
   return NewCheckpoints(request, output).evaluate();
 }

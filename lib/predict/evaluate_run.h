@@ -23,19 +23,24 @@ struct Evaluation {
 };
 Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string& checkpoint);
 
+struct NewRows {
+  int64_t evaluated = 0;  // checkpoints
+  bool skipped = false;   // some could not be used
+};
+
 // Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for
 // it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
 // run deletes meanwhile, or that is damaged, is skipped with a warning; the next call tries it
-// again. If the run went back or started over, the rows of the steps that it trains again are
-// replaced, even if it now saves other steps. If a step is evaluated late, the rows of later steps
-// are replaced too. `output` must not have rows of other evaluators or of another run, or files of
-// a run.
+// again. A run that goes back or starts over trains steps again. The rows of these steps are
+// replaced, even if the run now saves other steps. If a step is evaluated late, the rows of later
+// steps are replaced too. `output` must not have rows of other evaluators or of another run, or
+// files of a run, and must not become a class of the run's data.
 //
-// Returns how many checkpoints were evaluated. Throws as evaluate_checkpoint() does. Also throws
+// Throws as evaluate_checkpoint() does. Also throws
 // Error(Exit::usage) if there is no row because all checkpoints were skipped, and
 // Error(Exit::storage). With request.follow, throws Error(Exit::peer) if the run's files are gone
 // or the run failed: at once if it failed with code 2 or 4, otherwise after request.patience.
-int64_t evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
+NewRows evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

@@ -57,11 +57,13 @@ void EvaluatedBest::mend(BestValue& best, const std::string& folder,
   try {
     const auto identity = EvaluatedCheckpoints::identity(checkpoint);
     if (!identity || !done.contains(rows->step, *identity))
-      throw Error(Exit::storage, checkpoint, "no longer exists");
+      throw Error(Exit::usage, checkpoint, "no longer exists");
     verify_checkpoint(checkpoint);
     write_best(folder, checkpoint,
                {watched.metric, watched.higher_is_better, rows->step, rows->value});
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == Exit::storage && file_exists(checkpoint))
+      throw error.needs_place() ? Error(Exit::storage, checkpoint, error.message()) : error;
     log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
               rows->step, watched.metric, rows->value, folder,
               found ? fmt::format("stays that of step {} until a later step is better", found->step)

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "lib/config/load_config.h"
 #include "lib/input/check/data_sections.h"
 #include "lib/input/image/image_suffix.h"
-#include "lib/input/sources/common/folder_index.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
@@ -21,12 +19,8 @@
 namespace bv {
 namespace {
 
-// A path that cannot be looked up counts as there.
 bool any_exists(const std::vector<std::string>& paths) {
-  return std::any_of(paths.begin(), paths.end(), [](const std::string& path) {
-    std::error_code error;
-    return std::filesystem::exists(path, error) || error;
-  });
+  return std::any_of(paths.begin(), paths.end(), may_exist);
 }
 
 bool is_empty_folder(const std::string& path) {
@@ -48,6 +42,11 @@ bool may_hold_data(const std::string& path, std::initializer_list<std::string_vi
 }
 
 }  // namespace
+
+bool may_exist(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
 
 void check_is_run(const std::string& workdir, bool follow) {
   if (!file_exists(workdir)) return;
@@ -71,26 +70,24 @@ void check_is_run(const std::string& workdir, bool follow) {
 void check_rows_folder(const std::string& output, const std::string& workdir) {
   const std::string place = "--output " + output;
   const Workdir rows(output);
-  // A log file may be there: a shell opens it before this program starts.
+  // A log file is allowed: in `bvtrain eval --output R > R/log`, the shell creates it first.
   const auto has_other_files = [&] {
     return any_exists({rows.report(), rows.learning_curve()}) || may_hold_data(output, {"tb"});
   };
   if (!any_exists({rows.evaluated(), rows.metrics(), rows.lock()}) && has_other_files()) {
     throw Error(Exit::usage, place,
-                "has files that bvtrain eval did not write; choose a new or empty folder");
+                "has images, folders or a report that bvtrain eval did not write; choose a new or "
+                "empty folder");
   }
-  const std::optional<Restored> newest = Checkpointer::peek(workdir);
-  if (!newest) return;
-  for (const DataSection& each : data_sections(parse_config_json(run_config(*newest), "config"))) {
-    constexpr const char* kFolder = "data_dir";  // a key of the source
-    const std::string folder =
-        each.data.is_text("name", "image_folder") ? each.data.get<std::string>(kFolder) : "";
-    if (folder.empty() || !adds_classes(output, folder)) continue;
-    throw Error(Exit::usage, place,
-                fmt::format("is in '{}', the data of {}, where every folder is taken for a class: "
-                            "choose a folder outside of it",
-                            folder, each.name));
-  }
+  const Workdir run(workdir);
+  if (const auto newest = Checkpointer::peek(workdir))
+    check_rows_outside_data(output, parse_config_json(run_config(*newest), newest->folder));
+  else if (file_exists(run.config()))
+    check_rows_outside_data(output, load_config(run.config(), {}));
+}
+
+void check_rows_outside_data(const std::string& output, const Config& config) {
+  check_outside_data(config, output, "--output " + output, "a folder");
 }
 
 }  // namespace bv

@@ -3,7 +3,13 @@
 
 #include <string>
 
+#include "lib/config/config.h"
+
 namespace bv {
+
+// Returns whether something is at `path`, or may be: a path that cannot be looked up counts, as the
+// disk may fail for a while only.
+bool may_exist(const std::string& path);
 
 // Throws Error(Exit::usage) if `workdir` exists and is not the folder of a run. With `follow` the
 // run may start later: the folder is then also accepted if it has a file that is there before the
@@ -12,7 +18,9 @@ void check_is_run(const std::string& workdir, bool follow);
 
 // Throws Error(Exit::usage) if no rows may be written to the folder `output`: it has images,
 // folders or a report, and no earlier `bvtrain eval` wrote them, or it would become a class of the
-// data of the run in `workdir`.
+// data of the run in `workdir`. The second is not known before the run has begun.
 void check_rows_folder(const std::string& output, const std::string& workdir);
+// Throws Error(Exit::usage) if the folder `output` would become a class of the data of `config`.
+void check_rows_outside_data(const std::string& output, const Config& config);
 
 }  // namespace bv

@@ -9,7 +9,6 @@
 #include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/config/load_config.h"
 #include "lib/input/check/data_sections.h"
-#include "lib/input/sources/common/folder_index.h"
 #include "lib/report/log.h"
 #include "lib/tasks/task.h"
 #include "lib/train/data_changes.h"
@@ -116,18 +115,8 @@ void check_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
 }
 
 void check_outside_data(const Config& config, const Workdir& workdir) {
-  if (!workdir.ckpt().steps().empty()) return;
-  constexpr const char* kFolder = "data_dir";  // a key of the source
-  // A copy: these reads must not add keys to the resolved config.
-  for (const DataSection& each : data_sections(parse_config_json(config.json(), "config"))) {
-    const std::string folder =
-        each.data.is_text("name", "image_folder") ? each.data.get<std::string>(kFolder) : "";
-    if (folder.empty() || !adds_classes(workdir.dir(), folder)) continue;
-    throw Error(Exit::usage, workdir.dir(),
-                fmt::format("is in '{}', the data of {}, where every folder is taken for a class: "
-                            "choose a --workdir outside of it",
-                            folder, each.name));
-  }
+  if (workdir.ckpt().steps().empty())
+    check_outside_data(config, workdir.dir(), workdir.dir(), "a --workdir");
 }
 
 std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* workdir) {

@@ -221,7 +221,7 @@ TEST_CASE("a best checkpoint outlives what was deleted around it") {
   CHECK(resumed.code == 0);
 }
 
-TEST_CASE("a damaged checkpoint never becomes the best one") {
+TEST_CASE("a checkpoint that is damaged or cannot be read never becomes the best one") {
   const BestRun f;
   REQUIRE(f.train_with({"best=null", "keep_ckpt_steps=1"}).code == 0);
   int64_t step = -1;
@@ -231,13 +231,22 @@ TEST_CASE("a damaged checkpoint never becomes the best one") {
     const double value = std::stod(row.at("test/loss"));
     if (step < 0 || value < lowest) step = std::stoll(row.at("step")), lowest = value;
   }
-  const std::string file =
-      fmt::format("{}/ckpt/step-{}/state-00000-of-00001.safetensors", f.workdir, step);
+  const std::vector<std::string> args = {"--accept-changes", "--set", "total_steps=22", "--set",
+                                         "lr=0.0"};
+  const std::string folder = fmt::format("{}/ckpt/step-{}", f.workdir, step);
+  const std::string manifest = folder + "/manifest.json";
+  fs::rename(manifest, f.dir / "whole");
+  fs::create_symlink("/proc/self/mem", manifest);  // reading it fails with EIO
+  const Finished unread = f.train(args);
+  INFO(unread.err);
+  CHECK(unread.code == 5);
+  CHECK(contains(unread.err, folder + ": error: manifest.json: cannot read: Input/output error"));
+  fs::rename(f.dir / "whole", manifest);
+  const std::string file = folder + "/state-00000-of-00001.safetensors";
   std::string bytes = read_text(file);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   write(file, bytes);
-  const Finished added =
-      f.train({"--accept-changes", "--set", "total_steps=22", "--set", "lr=0.0"});
+  const Finished added = f.train(args);
   INFO(added.err);
   CHECK(added.code == 0);
   CHECK(contains(added.err,

@@ -213,7 +213,8 @@ TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes 
         photos + ": error: is not the workdir of a run: it has no run.json and no ckpt/\n");
   CHECK(f.evaluate({"--output", photos}).err ==
         "--output " + photos +
-            ": error: has files that bvtrain eval did not write; choose a new or empty folder\n");
+            ": error: has images, folders or a report that bvtrain eval did not write; choose a "
+            "new or empty folder\n");
   CHECK(std::distance(fs::directory_iterator(photos), {}) == 1);
 
   const Finished gone = run({"eval", "--workdir", f.dir / "gone"});

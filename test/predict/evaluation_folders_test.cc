@@ -66,7 +66,8 @@ TEST_CASE("eval writes rows only to a new folder, an empty one and one of its ow
   for (const char* other : {"photos", "d", "e"}) {
     CHECK(refusal(other) ==
           "--output " + dir / other +
-              ": error: has files that bvtrain eval did not write; choose a new or empty folder");
+              ": error: has images, folders or a report that bvtrain eval did not write; choose a "
+              "new or empty folder");
   }
   dir.write("logged/eval.log", "");  // bvtrain eval ... > logged/eval.log
   dir.make("logged/lost+found");

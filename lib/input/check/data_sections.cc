@@ -9,6 +9,7 @@
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/quarantine.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/input/training_data.h"
 #include "lib/util/text.h"
 
@@ -118,6 +119,21 @@ std::vector<DataSection> data_sections(const Config& config) {
   throw_problems(config);
   if (all.empty()) config.fail("", "names no data: neither input.data nor an evaluator with data");
   return all;
+}
+
+void check_outside_data(const Config& config, const std::string& folder, const std::string& place,
+                        const std::string& what) {
+  constexpr const char* kFolder = "data_dir";  // a key of the source
+  // A copy: these reads must not add keys to the resolved config.
+  for (const DataSection& each : data_sections(parse_config_json(config.json(), "config"))) {
+    const std::string data =
+        each.data.is_text("name", "image_folder") ? each.data.get<std::string>(kFolder) : "";
+    if (data.empty() || !adds_classes(folder, data)) continue;
+    throw Error(Exit::usage, place,
+                fmt::format("is in '{}', the data of {}, where every folder is taken for a class: "
+                            "choose {} outside of it",
+                            data, each.name, what));
+  }
 }
 
 std::vector<DataSection> choose_sections(std::vector<DataSection> sections,

@@ -29,6 +29,12 @@ struct DataSection {
 // of the file. Throws Error(Exit::usage) if there are none.
 std::vector<DataSection> data_sections(const Config& config);
 
+// Throws Error(Exit::usage) at `place` if a folder that a program writes, which need not exist,
+// would become a class of an image folder of the config. `what` says what to choose outside of it:
+// "a --workdir".
+void check_outside_data(const Config& config, const std::string& folder, const std::string& place,
+                        const std::string& what);
+
 // Keeps the sections that `only` names, or whose name begins with one of these and a dot. Throws
 // Error(Exit::usage) if one of them matches no section.
 std::vector<DataSection> choose_sections(std::vector<DataSection> sections,

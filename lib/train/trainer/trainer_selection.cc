@@ -91,6 +91,9 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
     verify_checkpoint(ckpt.step(rows->step));
     checkpointer_->mark_best(series.name, point);
   } catch (const Error& error) {
+    const std::string checkpoint = ckpt.step(rows->step);
+    if (error.code() == Exit::storage && file_exists(checkpoint))
+      throw Error(Exit::storage, checkpoint, error.message());
     log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
               rows->step, watched.metric, rows->value, folder,
               found ? fmt::format("stays that of step {} until a later step is better", found->step)
