@@ -285,6 +285,27 @@ TEST_CASE("workdir: remove goes on after a folder that it cannot delete") {
   CHECK(std::distance(fs::directory_iterator(workdir.dir()), fs::directory_iterator()) == 2);
 }
 
+TEST_CASE("workdir: remove leaves DONE beside checkpoints that it cannot delete") {
+  const MemoryFolder folder;
+  Workdir workdir(folder / "run");
+  workdir.claim();
+  std::string deep = workdir.ckpt().step(3);
+  for (int i = 0; i < 40; ++i) deep += "/a";
+  fs::create_directories(deep);
+  for (const auto& file : {workdir.metrics(), workdir.done()}) std::ofstream(file) << "x";
+  {
+    std::vector<int> free;
+    for (int i = 0; i < 8; ++i) free.push_back(::dup(STDERR_FILENO));
+    const Limit descriptors(RLIMIT_NOFILE, static_cast<rlim_t>(free.back()) + 1);
+    for (const int fd : free) ::close(fd);
+    workdir.remove();
+  }
+  CHECK(fs::exists(deep));
+  CHECK(fs::exists(workdir.done()));
+  CHECK(fs::exists(workdir.metrics()));
+  CHECK_FALSE(fs::exists(workdir.lock()));
+}
+
 TEST_CASE("a path with :best means a best checkpoint only behind a folder") {
   const TempFolder folder;
   folder.write("w.npz", "x");

@@ -39,7 +39,8 @@ struct EarlierStarts {
 // the file. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
 // Returns the last restart that changed or added each evaluator; empty if no restart did.
-// `config_changes` is that member of run.json, and `config` gives the evaluators' prefixes.
+// `config_changes`: the member of this name in run.json. `config`: the run's config, which has the
+// prefixes of the evaluators' metrics.
 MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config);
 // Returns run.json, and changes nothing; an empty object if it is missing or damaged.
 nlohmann::json peek_run_json(const std::string& run_json);

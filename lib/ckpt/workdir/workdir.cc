@@ -299,7 +299,10 @@ std::vector<std::string> Workdir::remove() {
   std::error_code error;
   for (const std::string& path : own) {
     if (path == lock()) lock_->stop_beat();
+    const bool tells_the_end = path == metrics() || path == done();
+    if (tells_the_end && file_exists(ckpt().path())) continue;  // a start would continue from it
     fs::remove_all(path, error);
+    if (error) log::warn("{}: cannot remove: {}", path, error.message());
   }
   lock_.reset();  // on NFS, the deleted file keeps a name in the folder until it is closed
   std::vector<std::string> others;

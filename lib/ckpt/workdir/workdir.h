@@ -99,8 +99,8 @@ class CkptFolder {
   // otherwise Exit::usage.
   std::vector<int64_t> steps() const;
   // Returns the paths of what killed saves have left behind: unfinished checkpoints, replaced ones,
-  // trash and temporary files of LAST, but not the folders of the current start, whose Writers::id
-  // is `id`.
+  // trash and temporary files of LAST. Leaves out the folders of the current start: `id` is its
+  // Writers::id.
   std::vector<std::string> leftovers(const std::string& id) const;
 
  private:

@@ -173,8 +173,7 @@ void Trainer::finish() {
     log::close_file();  // on NFS, a file that is open keeps a name in its folder
     const std::vector<std::string> left = workdir_->remove();
     if (!left.empty())
-      log::warn("{} was not removed because it holds other files: {}", workdir_->dir(),
-                join(left, ", "));
+      log::warn("{} was not removed because it still holds: {}", workdir_->dir(), join(left, ", "));
   } else {
     log::info("Logs/checkpoints are in {}", workdir_->dir());
   }
