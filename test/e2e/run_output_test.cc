@@ -145,6 +145,15 @@ TEST_CASE("a run's files") {
     REQUIRE(loaded.code == 0);
     CHECK(metric_rows(dir / "loaded")[0].at("b/loss") == metric_rows(out).back().at("b/loss"));
     CHECK(contains(loaded.err, "Initialize model from"));
+    CHECK_FALSE(contains(loaded.err, "trains nothing"));
+    const Finished part =
+        run({"--config", dir / "c.yaml", "--workdir", dir / "part", "--set", "model.dense=24",
+             "--set", "total_steps=0", "--set", "model_init=" + (dir / "w.npz"), "--set",
+             "model_load.dont_load=['head/.*']"});
+    INFO(part.err);
+    CHECK(contains(part.err,
+                   "warning: total_steps: 0 trains nothing, and no file sets these parameters: "
+                   "they keep their initial values: head/kernel, head/bias\n"));
   }
 }
 

@@ -134,6 +134,7 @@ class Trainer {
   void restore();
   void load_checkpoint(const Restored& from, const std::string& why);
   void copy_weights(std::vector<WeightCopy> weights);
+  void warn_of_untrained(const std::vector<WeightCopy>& weights) const;
   void adopt_threads(int threads, int ranks);
   void broadcast_start();
   void broadcast_state();

@@ -88,11 +88,29 @@ void Trainer::load_start() {
         from.model_init, *recipe_.model, from.dont_load.patterns, from.dont_load.place.text());
     require_finite(weights, from.model_init);
     warn_of_other_classes("model_init", from.model_init, weights);
+    warn_of_untrained(weights);
     copy_weights(std::move(weights));
     start_ = "model_init";
   } else {
+    warn_of_untrained({});
     start_ = "scratch";
   }
+}
+
+// With total_steps: 0, the parameters that no file sets stay untrained.
+void Trainer::warn_of_untrained(const std::vector<WeightCopy>& weights) const {
+  if (recipe_.length.total_steps > 0) return;
+  std::set<std::string> loaded;
+  for (const WeightCopy& copy : weights) loaded.insert(copy.name);
+  std::vector<std::string> rest;
+  for (const auto& [name, value] : named_parameters(*recipe_.model)) {
+    if (!loaded.contains(name)) rest.push_back(name);
+  }
+  if (rest.empty()) return;
+  log::warn(
+      "total_steps: 0 trains nothing, and no file sets these parameters: they keep their initial "
+      "values: {}",
+      short_list(rest));
 }
 
 // A last layer that was trained with other classes predicts those classes, and one of a regression
