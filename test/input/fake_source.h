@@ -6,12 +6,14 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "lib/input/check/data_sections.h"
 #include "lib/input/dataset.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/pipeline.h"
@@ -65,6 +67,17 @@ inline std::shared_ptr<const Dataset> dataset(std::shared_ptr<const Source> sour
 }
 inline std::shared_ptr<const Pipeline> pipeline(const std::string& text) {
   return std::make_shared<Pipeline>(text, Place{"pp"});
+}
+
+// Returns the data set as check_data() and measure_data() take it.
+inline OpenedData opened(std::shared_ptr<const Source> source, const std::string& pp = "") {
+  return {"input", "", dataset(std::move(source)), pipeline(pp)};
+}
+// Returns the content of a file as an example holds it, (bytes) uint8.
+inline at::Tensor tensor_of(const std::string& file) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(file.size())}, at::kByte);
+  std::copy(file.begin(), file.end(), bytes.mutable_data_ptr<uint8_t>());
+  return bytes;
 }
 
 // A source whose examples `bad` fail with an Error.
