@@ -9,7 +9,6 @@
 #include "lib/report/log.h"
 #include "lib/train/recipe.h"
 #include "lib/train/weights/weights.h"
-#include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -96,15 +95,11 @@ void open_weights(const PredictFrom& from, PredictModel& model) {
   use_training(*card, model);
 }
 
-// Takes over what the weights of the config's model_init record about their training, unless
-// model_load leaves out their last layer: then their class names are not those of the model.
+// Takes over what the weights of the config's model_init record about their training. Predictor
+// refuses weights whose last layer `model_load` leaves out.
 void open_model_init(PredictModel& model) {
   const auto path = model.config.get<std::string>("model_init", "");
-  if (path.empty()) return;
-  for (const std::string& pattern : read_dont_load(model.config).patterns) {
-    if (Pattern::problem(pattern).empty() && Pattern(pattern).matches("head/kernel")) return;
-  }
-  use_training(recorded_training(path), model);
+  if (!path.empty()) use_training(recorded_training(path), model);
 }
 
 // Throws if --set contains a key that predict does not read.

@@ -41,7 +41,8 @@ class Waiting {
 
   // Returns the process that runs the command.
   int start(const std::string& command) const {
-    // The process in between ends at once, and this process becomes the parent of the new one.
+    // The new process is a grandchild: its parent, an intermediate process, ends at once. As a
+    // subreaper, this process becomes its parent then, and can wait for it.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     int pid = -1;
     const bool started = ::send(socket_, command.data(), command.size(), MSG_NOSIGNAL) > 0 &&

@@ -26,8 +26,8 @@ class LabelCounter {
     }
   }
 
-  // Returns how many labels are -1, which means that an example has no class. Returns 0 if there
-  // are labels below -1, because then they are not class numbers.
+  // Returns the number of examples without a class: their label is -1. Returns 0 if any label is
+  // below -1, because the labels are then not class numbers.
   int64_t without_class() const {
     return counts_.empty() || counts_.begin()->first != -1 ? 0 : counts_.begin()->second;
   }
