@@ -10,6 +10,7 @@
 #include "lib/model/kernels/group_norm.h"
 #include "lib/model/kernels/layer_norm.h"
 #include "lib/model/kernels/standardize.h"
+#include "lib/model/layers/group_norm.h"
 #include "test/model/against_formula.h"
 
 namespace bv::test {
@@ -168,6 +169,27 @@ TEST_CASE("fused_group_norm refuses shapes that do not fit") {
   CHECK_THROWS(run(8, at::ones({16}), NormTail::relu, {}));
   CHECK_THROWS(run(8, scale, NormTail::add_relu, {}));
   CHECK_THROWS(run(8, scale, NormTail::add_relu, at::ones({2, 32, 3, 2})));
+}
+
+TEST_CASE("group norm after frozen layers has gradients, also without a kernel of its own") {
+  for (const int64_t side : {1, 5}) {
+    // clone() sets the strides of 1x1 pixels too.
+    const at::Tensor x = norm_noise({2, 24, side, side}, 1).clone(kChannelsLast);
+    const at::Tensor grad = norm_noise(x.sizes().vec(), 2);
+    REQUIRE_FALSE(group_norm_fits(x));
+    REQUIRE(x.suggest_memory_format() == kChannelsLast);
+    const GroupNorm norm{leaf(norm_noise({24}, 3)), leaf(norm_noise({24}, 4)), kGroups};
+    const at::Tensor y = norm(x, at::kFloat);
+    y.backward(grad);
+    const at::Tensor scale = leaf(norm.scale.to(at::kDouble)),
+                     bias = leaf(norm.bias.to(at::kDouble));
+    const at::Tensor exact_y =
+        at::group_norm(leaf(x.to(at::kDouble)), kGroups, scale, bias, norm.eps);
+    exact_y.backward(grad.to(at::kDouble));
+    CHECK(near(y, exact_y));
+    CHECK(near(norm.scale.grad(), scale.grad()));
+    CHECK(near(norm.bias.grad(), bias.grad()));
+  }
 }
 
 TEST_CASE("group_norm_fits refuses what there is no kernel for") {

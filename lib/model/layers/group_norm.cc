@@ -1,6 +1,7 @@
 #include "lib/model/layers/group_norm.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/relu.h>
 
@@ -11,15 +12,24 @@
 namespace bv {
 namespace {
 
+// In LibTorch 2.11 the backward pass on CPUs crashes if x is channels_last and needs no gradient,
+// because the layers before it are frozen, but scale and bias do.
+at::Tensor torch_group_norm(const at::Tensor& x, const GroupNorm& norm) {
+  const bool crashes = x.is_cpu() && at::GradMode::is_enabled() && !x.requires_grad() &&
+                       x.suggest_memory_format() != at::MemoryFormat::Contiguous;
+  // contiguous() would return a channels_last x of 1x1 pixels as it is.
+  return at::group_norm(crashes ? x.clone(at::MemoryFormat::Contiguous) : x, norm.groups,
+                        norm.scale, norm.bias, norm.eps);
+}
+
 // LibTorch's kernel. Returns a tensor of x's type.
 at::Tensor plain_group_norm(const at::Tensor& x, const GroupNorm& norm) {
   // The CPU kernel takes bfloat16 x with float32 parameters, and computes in float32. The CUDA
   // kernel throws unless all types are equal. With plain_kernels(), the CPU takes the same path as
   // CUDA.
   if ((x.is_cpu() && !plain_kernels()) || x.scalar_type() == at::kFloat)
-    return at::group_norm(x, norm.groups, norm.scale, norm.bias, norm.eps);
-  return at::group_norm(x.to(at::kFloat), norm.groups, norm.scale, norm.bias, norm.eps)
-      .to(x.scalar_type());
+    return torch_group_norm(x, norm);
+  return torch_group_norm(x.to(at::kFloat), norm).to(x.scalar_type());
 }
 
 // Kernels for CUDA take channels_last activations, which convolutions return there.
