@@ -56,19 +56,21 @@ flock -n "$workdir/.cron.lock" true
 
 # The next call may succeed, so it continues, but not forever: it counts the failures since the last
 # checkpoint. 7: another process of the run failed. 137: the run was killed, perhaps because memory was
-# short. 2: after a reboot the disk of the data may not be mounted yet; in a new run, code 2 more likely
-# means a wrong config.
-failures=$workdir/.cron.failures
+# short. 75 without a new checkpoint: its time was too short to save one. 2: after a reboot the disk of
+# the data may not be mounted yet; in a new run, code 2 more likely means a wrong config.
+failures=$workdir/.cron.failures stuck=
 [[ $(cat "$last" 2>/dev/null) == "$saved" ]] || rm -f "$failures"
-if [[ $code == 7 || $code == 137 || ($code == 2 && -e $workdir/run.json) ]]; then
+if [[ $code == 7 || $code == 137 || ($code == 2 && -e $workdir/run.json) ||
+  ($code == 75 && $(cat "$last" 2>/dev/null) == "$saved") ]]; then
   echo "$code" >>"$failures"
   [[ $(wc -l <"$failures") -ge 5 ]] || exit 0
+  stuck=1
 fi
 rm -f "$failures"
 
-case $code in
+case $code$stuck in
   0) echo "$state" >"$finished" ;;
-  75 | 130 | 143) ;;  # stopped with a checkpoint: the next call continues
+  75 | 130 | 143) ;;  # stopped: the next call continues
   *)
     echo "$code" >"$workdir/FAILED"
     echo "bvtrain ended with code $code and will not be started again until $workdir/FAILED is removed:"

@@ -80,7 +80,7 @@ TEST_CASE("the exit code of the first rank that failed decides whether a slurm j
   CHECK(job.read("srun-args").find("--kill-on-bad-exit=0 --wait=120 ") != std::string::npos);
 }
 
-TEST_CASE("a slurm job is requeued three times in a row after failures, after 75 without limit") {
+TEST_CASE("a slurm job is requeued without limit if it saves, and three times in a row if not") {
   Job job;
   const auto requeued = [&](const std::string& said, int code, int restarts) {
     CHECK(job.end(said, code, "SLURM_RESTART_COUNT=" + std::to_string(restarts)) == code);
@@ -88,22 +88,31 @@ TEST_CASE("a slurm job is requeued three times in a row after failures, after 75
   };
   // A run that needs many restarts because of the time limit, and slurm's own restarts, which this
   // script does not see.
-  for (const int restarts : {0, 1, 2, 50}) CHECK(requeued("", 75, restarts));
+  const auto saves = [&](int step) {
+    job.during = "mkdir -p run/ckpt; echo " + std::to_string(step) + " >run/ckpt/LAST";
+  };
+  for (const int restarts : {0, 1, 2, 50}) {
+    saves(restarts);
+    CHECK(requeued("", 75, restarts));
+  }
+  job.during = "";
   for (const int restarts : {51, 52, 53}) CHECK(requeued("", 7, restarts));
   CHECK_FALSE(requeued("", 7, 54));
-  CHECK(requeued("", 75, 55));  // it has saved
+  saves(55);
+  CHECK(requeued("", 75, 55));
+  job.during = "";
   CHECK(requeued("", 7, 56));
   // Failures with a checkpoint between them are not "in a row".
   for (int restarts = 57; restarts < 63; ++restarts) {
-    job.during = "mkdir -p run/ckpt; echo " + std::to_string(restarts) + " >run/ckpt/LAST";
+    saves(restarts);
     CHECK(requeued("", 7, restarts));
   }
   job.during = "";
-  // Without a limit, a job that is always stopped before its first save would be requeued forever.
-  const std::string unsaved = "Stopped by the time limit; nothing was saved\\n";
+  // Without a limit, a job would be requeued forever if it is always stopped before it saves, or in
+  // the evaluation of its last checkpoint.
   for (int restarts = 0; restarts < 4; ++restarts)
-    CHECK(requeued(unsaved, 75, restarts) == (restarts < 3));
-  CHECK(requeued(unsaved, 75, 0));  // submitted again
+    CHECK(requeued("", 75, restarts) == (restarts < 3));
+  CHECK(requeued("", 75, 0));  // submitted again
   // A run whose workdir has disappeared would begin at step 0.
   std::filesystem::remove_all(job.dir / "run");
   CHECK_FALSE(requeued(exited("n0: task 0", 5), 5, 0));
