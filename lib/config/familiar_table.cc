@@ -107,6 +107,7 @@ data | batch_size | input.batch_size | 'batch_size' is beside 'data', not below 
 top | arch architecture network net backbone model_type | model_name | the architecture is 'model_name' here,
     its arguments are below 'model'
 top | model_kwargs model_args model_config | - | the arguments of the model are below 'model' here
+top | flexi | model.flexi | this belongs below 'model' here: 'model: {flexi: {seqhw: {v: [...], p: [...]}}}'
 top | variant model_variant | model.variant | write 'model: {variant: ...}'
 top | dropout drop_rate dropout_rate drop | model.dropout | write 'model: {dropout: ...}'
 top | drop_path drop_path_rate stochastic_depth stoch_depth | model.stoch_depth | write 'model: {stoch_depth:

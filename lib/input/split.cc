@@ -29,6 +29,19 @@ std::string percent_hint(std::string_view text) {
   return fraction ? fmt::format(" (write {:g}%)", 100 * value) : "";
 }
 
+// Removes each '_' between two digits, as in 51_200: Python, and so TFDS, ignores it.
+void remove_digit_separators(std::string& text) {
+  const auto is_digit = [&](size_t at) {
+    return at < text.size() && text[at] >= '0' && text[at] <= '9';
+  };
+  for (size_t at = text.find('_'); at != std::string::npos; at = text.find('_', at)) {
+    if (at > 0 && is_digit(at - 1) && is_digit(at + 1))
+      text.erase(at, 1);
+    else
+      ++at;
+  }
+}
+
 // Parses one split expression.
 class SplitParser {
  public:
@@ -112,6 +125,7 @@ class SplitParser {
       bound.unit = Unit::shards;
       text.resize(text.size() - 5);
     }
+    remove_digit_separators(text);
     const bool percent = bound.unit == Unit::percent;
     const char* const end = text.data() + text.size();
     const auto [rest, error] =

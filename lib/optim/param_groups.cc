@@ -78,11 +78,7 @@ class Patterns {
 
   static std::optional<Pattern> compile(const Config& config, std::string_view key,
                                         const std::string& pattern) {
-    std::string problem = Pattern::problem(pattern);
-    if (pattern.starts_with('/')) {
-      problem = fmt::format(
-          "the pattern '{}' starts with '/', but no parameter's name does; drop the '/'", pattern);
-    }
+    const std::string problem = Pattern::name_problem(pattern);
     if (problem.empty()) return Pattern(pattern);
     config.problem(key, problem);
     return std::nullopt;

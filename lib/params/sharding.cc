@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lib/config/call.h"
@@ -94,6 +95,10 @@ void read_mesh(const Config& config, int ranks) {
 }
 
 void read_activation_rules(const Config& config) {
+  // big_vision's configs write [('act_batch', ('data',))].
+  if (config.has(kRules) && nlohmann::json::parse(config.json(kRules)) ==
+                                nlohmann::json::parse(R"([["act_batch", ["data"]]])"))
+    return config.mark_read(kRules);
   const StringPairs only = {{"act_batch", kAxis}};
   if (config.get(kRules, only) != only) {
     config.problem(
@@ -132,7 +137,8 @@ void Sharding::read_level_name(const Config& config, const std::string& word) {
 
 void Sharding::read_rule(const Config& config, const std::string& pattern,
                          const std::string& tactic) {
-  if (const std::string why = Pattern::problem(pattern); !why.empty()) config.fail(kStrategy, why);
+  if (const std::string why = Pattern::name_problem(pattern); !why.empty())
+    config.fail(kStrategy, why);
   Rule rule{Pattern(pattern)};
   const auto refuse = [&](const std::string& why) {
     config.fail(kStrategy, fmt::format("'{}': {}", tactic, why));

@@ -77,6 +77,12 @@ std::string Pattern::problem(const std::string& text) {
   return "";
 }
 
+std::string Pattern::name_problem(const std::string& text) {
+  if (!text.starts_with('/')) return problem(text);
+  return fmt::format("the pattern '{}' starts with '/', but no parameter's name does; drop the '/'",
+                     shown(text));
+}
+
 Pattern::Pattern(std::string text) : text_(std::move(text)) {
   if (const std::string why = problem(text_); !why.empty()) throw Error(Exit::usage, "", why);
   compiled_ = std::make_shared<const Compiled>(text_);

@@ -23,6 +23,8 @@ class Pattern {
 
   // Says why `text` cannot be a Pattern ("the pattern '(' is ..."); empty if it can.
   static std::string problem(const std::string& text);
+  // The same if it shall match names of parameters, of which none begins with '/'.
+  static std::string name_problem(const std::string& text);
 
  private:
   struct Compiled;

@@ -66,6 +66,7 @@ TEST_CASE("slices mean what they mean in TFDS", "[split]") {
   CHECK(range("train[:]", 100) == Range{0, 100});
   CHECK(range("train[:99%]", 60000) == Range{0, 59400});
   CHECK(range("train[51200:]", 60000) == Range{51200, 60000});
+  CHECK(range("train[25_600:51_200]", 60000) == Range{25600, 51200});
   CHECK(range("train[10:20]", 100) == Range{10, 20});
   CHECK(range("train[-10:]", 100) == Range{90, 100});
   CHECK(range("train[:-10]", 100) == Range{0, 90});
@@ -158,6 +159,8 @@ TEST_CASE("bad splits are refused with the reason", "[split]") {
         "x.yaml:5:12: error: bad split 'train[5]': a slice needs ':'" + examples);
   CHECK(split_problem("train[:x]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:x]': 'x' is not an integer" + examples);
+  CHECK(split_problem("train[_1:]", 100) ==
+        "x.yaml:5:12: error: bad split 'train[_1:]': '_1' is not an integer" + examples);
   CHECK(split_problem("train[:0.8]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:0.8]': '0.8' is not an integer (write 80%)" +
             examples);

@@ -120,6 +120,11 @@ TEST_CASE("unsupported sharding is refused with its name and place") {
   CHECK(refused("sharding_rules: [data]") ==
         "s.yaml:1:18: error: sharding_rules[0]: expected [string, string], got 'data'");
   CHECK(refused("sharding_rules: [[act_batch, data]]") == "");
+  CHECK(refused("sharding_rules: [[act_batch, [data]]]") == "");  // as big_vision writes it
+  CHECK(refused("sharding_strategy: [['/head/.*', replicate]]") ==
+        strategy +
+            ": the pattern '/head/.*' starts with '/', but no parameter's name does; drop "
+            "the '/'");
   CHECK(refused("sharding_rules: [[act_len, data]]")
             .find("s.yaml:1:17: error: sharding_rules: only "
                   "[[\"act_batch\", \"data\"]]") == 0);

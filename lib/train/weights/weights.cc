@@ -48,7 +48,7 @@ class Exceptions {
  public:
   Exceptions(const std::vector<std::string>& patterns, const std::string& origin) {
     for (const std::string& pattern : patterns) {
-      if (const std::string why = Pattern::problem(pattern); !why.empty())
+      if (const std::string why = Pattern::name_problem(pattern); !why.empty())
         throw Error(Exit::usage, origin, "model_load.dont_load: " + why);
       patterns_.push_back({Pattern(pattern), false});
     }
@@ -275,7 +275,7 @@ DontLoad read_dont_load(const Config& config) {
   DontLoad read = {keys.get("dont_load", std::vector<std::string>{}), keys.place("dont_load")};
   keys.done();
   for (const std::string& pattern : read.patterns) {
-    if (const std::string why = Pattern::problem(pattern); !why.empty())
+    if (const std::string why = Pattern::name_problem(pattern); !why.empty())
       keys.problem("dont_load", why);
   }
   return read;
