@@ -206,10 +206,14 @@ class Builder : public YAML::EventHandler {
 
   void substitute_in(Node& node, size_t where) {
     const std::string before = node.text;
+    const bool whole = before.starts_with("${") && before.find('}') + 1 == before.size();
     const std::string why = substitute_environment(node.text);
     if (!why.empty()) return problem(where, why);
     if (node.text == before) return;
     node.shift = -1;
+    // Within brackets, a variable that is a number cannot be written without quotes. An empty text
+    // stays one.
+    if (whole && !node.text.empty()) node.style = Node::Style::plain;
     if (node.style == Node::Style::plain && is_null_text(node.text)) node.kind = Node::Kind::null;
   }
 

@@ -21,6 +21,7 @@ struct Override {
 //   1. `include: base.yaml` at the top level names a base file, relative to the including file. The
 //      including file is merged into it: mappings merge deeply, other values replace.
 //   2. In values, ${NAME} and ${NAME:-default} become environment variables ("$${" becomes "${").
+//      A quoted "${NAME}" reads as ${NAME} without quotes does, except that "" stays a string.
 //   3. `overrides` replace values or add keys.
 // A duration that is given in one unit (total_steps) removes the same duration in other units
 // (total_epochs) from the included file, and from the file if it is given by an override.

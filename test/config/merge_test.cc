@@ -136,6 +136,31 @@ TEST_CASE("the environment in values") {
         "x.yaml:1:4: error: the environment variable holds invalid UTF-8");
 }
 
+TEST_CASE("a variable in quotes, as within brackets, may be a number, a boolean or null") {
+  ::setenv("BV_TEST_N", "16", 1);
+  ::setenv("BV_TEST_NAME", "007", 1);
+  ::unsetenv("BV_TEST_NONE");
+  const Config c = parse_config(
+      "a: {n: \"${BV_TEST_N}\", x: ['${BV_TEST_N}', '${BV_TEST_NONE:-0.5}'], z: "
+      "'${BV_TEST_NONE:-null}',\n"
+      "    b: '${BV_TEST_NONE:-true}', name: '${BV_TEST_NAME}', s: '${BV_TEST_N}', e: "
+      "'${BV_TEST_NONE:-}',\n"
+      "    two: '${BV_TEST_N}${BV_TEST_N}', lit: '$${1}'}\n",
+      "x.yaml");
+  const Config a = c.section("a");
+  CHECK(a.get<int64_t>("n") == 16);
+  CHECK(a.get<std::vector<double>>("x") == std::vector<double>{16, 0.5});
+  CHECK_FALSE(a.has("z"));
+  CHECK(a.get<bool>("b"));
+  CHECK(a.get<std::string>("name") == "007");
+  CHECK(a.get<std::string>("s") == "16");
+  CHECK(a.get<std::string>("e", "x") == "");
+  CHECK(a.get<std::string>("lit") == "${1}");
+  CHECK(
+      error_of([&] { a.get<int64_t>("two"); }) ==
+      "x.yaml:3:10: error: a.two: expected an integer, got the string '1616' (remove the quotes)");
+}
+
 TEST_CASE("the command line replaces values") {
   const Config c = with("a: {b: 1, c: 2}\nl: [{k: 1}, 2]\n", {{"a.b", "x"},
                                                               {"new.deep.key", "[1, 'two']"},
