@@ -36,6 +36,7 @@ class ClassSampler : public ExampleSampler {
       orders_.push_back(hash64(fmt::format("class {}", label)));
       weights.push_back(shares == ClassShares::equal ? 1.0
                                                      : std::sqrt(static_cast<double>(own.size())));
+      sums_.push_back(weights.back() + (sums_.empty() ? 0 : sums_.back()));
     }
     begins_.push_back(std::ssize(examples_));
     constexpr int64_t kSmallestBlock = 1024, kFewest = 4;
@@ -52,6 +53,12 @@ class ClassSampler : public ExampleSampler {
     return examples_[begins_[k] + shuffle(order ^ orders_[k], index / size, index % size, size)];
   }
 
+  int64_t draw(Rng& rng) const override {
+    const auto end = std::upper_bound(sums_.begin(), sums_.end(), rng.uniform(0, sums_.back()));
+    const int64_t k = std::min(end - sums_.begin(), std::ssize(sums_) - 1);
+    return examples_[begins_[k] + rng.below(begins_[k + 1] - begins_[k])];
+  }
+
   // A hash of all that the order depends on. If pick() changes, add a version to the hash.
   uint64_t fingerprint() const override {
     return hash64(fmt::format("{} {} {}", hash_of_numbers(examples_), hash_of_numbers(begins_),
@@ -62,6 +69,7 @@ class ClassSampler : public ExampleSampler {
  private:
   std::vector<int64_t> examples_;  // class after class, by label
   std::vector<int64_t> begins_;    // (classes + 1,) where each begins in examples_
+  std::vector<double> sums_;       // (classes,) the weight of each class and those before it
   std::vector<uint64_t> orders_;   // (classes,) makes the permutations of the classes differ
   std::unique_ptr<const Interleave> classes_;
 };
@@ -97,7 +105,11 @@ class WeightSampler : public ExampleSampler {
     const uint64_t n = static_cast<uint64_t>(size_), step = ends_.back() / n;
     const uint64_t at =
         j * step + j * (ends_.back() % n) / n + offset * (step >> kOffsetBits);  // below the end
-    return example_at(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+    return example_on_line(at);
+  }
+
+  int64_t draw(Rng& rng) const override {
+    return example_on_line(static_cast<uint64_t>(rng.below(static_cast<int64_t>(ends_.back()))));
   }
 
   uint64_t fingerprint() const override { return hash_of_numbers(ends_); }
@@ -107,6 +119,10 @@ class WeightSampler : public ExampleSampler {
   // offset would select examples at regular intervals: always the same half of a class of weight
   // 1/2.
   int64_t example_at(int64_t i) const { return shuffle(kLineSeed, 0, i, size_); }
+  // Returns the example that covers the point `at` of the line, which is below the line's end.
+  int64_t example_on_line(uint64_t at) const {
+    return example_at(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+  }
 
   static constexpr uint64_t kLineSeed = 0x11E5;           // never changes, so that runs repeat
   static constexpr uint64_t kLength = uint64_t{1} << 61;  // of the line, nearly

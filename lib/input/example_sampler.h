@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "lib/util/rng.h"
+
 namespace bv {
 
 // Thread-safe.
@@ -19,6 +21,8 @@ class ExampleSampler {
   // Returns the example at `position` of the stream, which is endless. `order` is the seed of all
   // its permutations.
   virtual int64_t pick(uint64_t order, int64_t position) const = 0;
+  // Returns an example drawn at random, with the shares of the stream.
+  virtual int64_t draw(Rng& rng) const = 0;
   // Returns a hash of the shares of all examples.
   virtual uint64_t fingerprint() const = 0;
 };

@@ -19,7 +19,7 @@ inline constexpr KeyText kSampleKey = {
     "and `{weights: w}` draws each example in proportion to its feature `w`. The length of an "
     "epoch stays the same. An example of a rare class comes again only after all others of its "
     "class. `balanced` and `sqrt` need labels that are known without reading the images. The "
-    "replacement of a broken example (`skip_errors`) is drawn from all.",
+    "replacement of a broken example (`skip_errors`) is drawn with the same shares.",
     "balanced",
     "-"};
 

@@ -59,6 +59,12 @@ TrainingData::Pick TrainingData::pick(int64_t position, uint64_t seed, bool shuf
   return of_stream(part, seed_of(seed, parts_[part].name), index, true);
 }
 
+TrainingData::Pick TrainingData::replacement(Pick pick, Rng& rng) const {
+  const Part& part = parts_[pick.part];
+  pick.index = part.sampler ? part.sampler->draw(rng) : rng.below(part.data->size());
+  return pick;
+}
+
 Example TrainingData::compute(const Pick& pick, uint64_t seed, int64_t position) const {
   Example example = compute_part(pick, seed, position);
   keep_features(example, keep_only_);

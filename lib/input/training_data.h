@@ -14,6 +14,7 @@
 #include "lib/input/example_sampler.h"
 #include "lib/input/interleave.h"
 #include "lib/input/pipeline.h"
+#include "lib/util/rng.h"
 
 namespace bv {
 
@@ -75,6 +76,9 @@ class TrainingData {
   // Returns the example at a position of the endless training stream. A mixture is always shuffled,
   // and so is what a sampler picks.
   Pick pick(int64_t position, uint64_t seed, bool shuffled) const;
+  // Returns an example that takes the place of the broken one `pick`. It is drawn from the same
+  // data set: from its sampler, if it has one.
+  Pick replacement(Pick pick, Rng& rng) const;
   // Returns how many of the first `positions` positions of the stream belong to each data set.
   std::vector<int64_t> examples_of_parts(int64_t positions, uint64_t seed) const;
   // Reads an example and applies its pp. Augmentation draws from Rng(seed, Purpose::augment,

@@ -113,6 +113,30 @@ TEST_CASE("examples without a label never come, and take no share from the class
   }
 }
 
+TEST_CASE("random draws have the shares of the stream") {
+  Rng rng(1, Purpose::shuffle, 5);
+  const auto draws = [&](const ExampleSampler& sampler) {
+    std::vector<int64_t> drawn(4000);
+    for (int64_t& index : drawn) index = sampler.draw(rng);
+    return drawn;
+  };
+  std::vector<int64_t> labels = shuffled_labels({900, 400, 25, 1});
+  labels.insert(labels.end(), 2, Source::kNoLabel);
+  for (const auto& [kind, shares] :
+       {std::pair(ClassShares::equal, std::vector<double>{1, 1, 1, 1}),
+        std::pair(ClassShares::square_root, std::vector<double>{30, 20, 5, 1})}) {
+    const std::vector<int64_t> drawn = draws(*sample_classes(labels, kind));
+    REQUIRE(std::none_of(drawn.begin(), drawn.end(),
+                         [&](int64_t index) { return labels[index] == Source::kNoLabel; }));
+    CHECK(chi_square(drawn, labels, shares) < 16.3);  // 99.9 %, three degrees of freedom
+  }
+  std::vector<int64_t> counts(4);
+  for (const int64_t index : draws(*sample_weighted(std::vector<double>{0, 1, 0, 3})))
+    ++counts[index];
+  CHECK(counts[1] + counts[3] == 4000);
+  CHECK(std::abs(counts[3] - 3000) < 110);  // four standard deviations
+}
+
 TEST_CASE("a weighted example comes in each pass as often as it is due, rounded up or down") {
   std::vector<double> weights;
   for (int i = 0; i < 200; ++i) weights.push_back(i % 10 == 0 ? 0 : 0.1 + std::abs(std::sin(i)));

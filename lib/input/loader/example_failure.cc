@@ -38,10 +38,10 @@ std::string with_files(const std::string& reason, const Dataset& data, int64_t i
 
 bool is_label(const std::string& key) { return key == "label" || key == "labels"; }
 
-// Returns " (class 'ship')" if the source has a name for the label.
+// Returns " (class 'ship')" if the class has a name.
 std::string class_of(const LabelError& error, const Dataset& data) {
   if (!is_label(error.key())) return "";
-  const std::vector<std::string> names = data.source().class_names();
+  const std::vector<std::string>& names = data.class_names();
   if (error.label() < 0 || error.label() >= std::ssize(names)) return "";
   return fmt::format(" (class '{}')", names[error.label()]);
 }

@@ -384,7 +384,7 @@ bool Loader::Impl::fill_row(int64_t batch, int64_t row) {
     if (!replacement) {
       replacement.emplace(options.seed, Purpose::shuffle, static_cast<uint64_t>(position));
     }
-    pick.index = replacement->below(part.size());
+    pick = data->replacement(pick, *replacement);
   }
 }
 
@@ -424,10 +424,17 @@ const Batch& Loader::next() { return impl_->next(); }
 
 double Loader::wait_seconds() const { return impl_->waited; }
 
-int64_t Loader::errors() const { return std::ssize(impl_->failed); }
 std::vector<FailedExample> Loader::take_failed() { return std::exchange(impl_->new_failed, {}); }
 void Loader::add_failed(const std::string& name) { impl_->failed.insert(name); }
 int64_t Loader::failed_rows() const { return impl_->pass_failures; }
+
+LoaderOptions in_one_process(LoaderOptions options) {
+  options.rank = 0;
+  options.ranks = 1;
+  options.prefetch = 1;
+  options.pinned = false;
+  return options;
+}
 
 int64_t read_error_budget(const Config& config) {
   if (config.is_bool("skip_errors"))

@@ -7,10 +7,9 @@
 //
 // An example that fails (the source or an op throws Error(Exit::data) or a foreign exception)
 // counts against the error budget. In training another example takes its place: try k, up to 20,
-// takes example number k of the draws Rng(seed, Purpose::shuffle, p).below(n), from the same data
-// set of a mixture. In evaluation the row is filled with zeros. Failures that only a wrong config
-// can cause (examples of different shapes, a missing feature, a label out of range) always stop the
-// run.
+// takes draw number k of TrainingData::replacement() with Rng(seed, Purpose::shuffle, p). In
+// evaluation the row is filled with zeros. Failures that only a wrong config can cause (examples of
+// different shapes, a missing feature, a label out of range) always stop the run.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +54,10 @@ struct LoaderOptions {
   bool pinned = false;
 };
 
+// Returns the options of a loader that computes whole batches in one process, which may have no
+// GPU. It keeps one batch ready.
+LoaderOptions in_one_process(LoaderOptions options);
+
 // Reads the key `skip_errors`: the number of failing examples to tolerate, or true for any number
 // (and false for none). Records problems with the config.
 int64_t read_error_budget(const Config& config);
@@ -86,17 +89,14 @@ class Loader {
 
   double wait_seconds() const;  // total time spent in next()
 
-  // The number of different examples that failed in the batches returned so far.
-  int64_t errors() const;
-  // Returns those of them that failed for the first time since the last call, in the order of the
+  // Returns the examples that failed for the first time since the last call, in the order of the
   // stream.
   std::vector<FailedExample> take_failed();
   // Training: counts an example as failed, because another rank or an earlier process of the run
   // has met it.
   void add_failed(const std::string& name);
   // Evaluation: the number of rows that were filled with zeros because their example failed, in the
-  // batches returned since seek(). An example that fails in every pass counts once in errors() and
-  // once per pass here.
+  // batches returned since seek(). An example that fails in every pass counts in each of them.
   int64_t failed_rows() const;
 
  private:
