@@ -8,7 +8,7 @@
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
 #include "lib/device/devices.h"
-#include "lib/report/log.h"
+#include "lib/report/log_warnings.h"
 
 namespace bv {
 namespace {
@@ -60,7 +60,7 @@ Exit bench_command(const Arguments& arguments) {
   const c10::Device device = use_one_device(arguments.devices, "bench");
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,
                 /*meta=*/false, Group::single(), device);
-  for (const std::string& line : warnings(recipe.config)) log::warn("{}", line);
+  log_warnings(recipe.config);
   recipe.data->open_cache(recipe.group);
   if (arguments.json)
     print_throughput_json(recipe, arguments.seconds);

@@ -1,6 +1,8 @@
 // bvtrain bench memory: prints what lib/bench/memory.h measures.
 #include "lib/bench/memory.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "app/bench.h"
@@ -8,6 +10,7 @@
 #include "lib/config/load_config.h"
 #include "lib/device/devices.h"
 #include "lib/report/log.h"
+#include "lib/report/log_warnings.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -42,6 +45,15 @@ nlohmann::ordered_json memory_json(const MemoryNeeds& needs) {
           {"peaks", peaks}};
 }
 
+// Returns how many steps a run with this batch has, so that a warm-up, a profile and the like,
+// which need not be measured, are as much within the run as they are in that of `length`: as many
+// examples, but not fewer steps.
+int64_t steps_of(const RunLength& length, int64_t batch) {
+  const double longer = static_cast<double>(length.batch_size) / static_cast<double>(batch);
+  const double steps = static_cast<double>(length.total_steps) * std::max(longer, 1.0);
+  return std::max(length.total_steps, static_cast<int64_t>(std::ceil(std::min(steps, 0x1p53))));
+}
+
 }  // namespace
 
 Exit bench_memory(const Arguments& arguments) {
@@ -50,10 +62,16 @@ Exit bench_memory(const Arguments& arguments) {
   const c10::Device device = use_one_device(arguments.devices, "bench memory");
   const Config given = load_config(arguments.config, arguments.overrides);
   const Recipe shapes(given, arguments.synthetic, /*meta=*/true, Group::single(), device);
-  for (const std::string& text : warnings(given)) log::warn("{}", text);
+  log_warnings(given);
   const auto recipe_of = [&](int64_t batch) {
     std::vector<Override> overrides = arguments.overrides;
-    overrides.push_back({"input.batch_size", std::to_string(batch), "bench memory"});
+    const auto set = [&](const char* key, const std::string& value) {
+      overrides.push_back({key, value, "bench memory"});
+    };
+    set("input.batch_size", std::to_string(batch));
+    set("total_epochs", "null");
+    set("total_examples", "null");
+    set("total_steps", std::to_string(steps_of(shapes.length, batch)));
     return std::make_unique<Recipe>(load_config(arguments.config, overrides), arguments.synthetic,
                                     /*meta=*/false, Group::single(), device);
   };

@@ -9,7 +9,7 @@
 #include "lib/device/devices.h"
 #include "lib/device/peak_flops.h"
 #include "lib/device/plain_kernels.h"
-#include "lib/report/log.h"
+#include "lib/report/log_warnings.h"
 
 namespace bv {
 namespace {
@@ -104,7 +104,7 @@ Exit bench_operators(const Arguments& arguments) {
                                     meta, Group::single(), device);
   };
   std::unique_ptr<Recipe> shapes = make_recipe(/*meta=*/true);
-  for (const std::string& text : warnings(shapes->config)) log::warn("{}", text);
+  log_warnings(shapes->config);
   if (shapes->precision_choice.automatic) {  // what it is on a GPU
     overrides.push_back({"precision", "bf16", "bench operators"});
     shapes = make_recipe(/*meta=*/true);

@@ -28,7 +28,7 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
                    "examples per process; default: batch size / processes")
       ->check(CLI::Range(1, 1 << 20));
   const auto add = [&](const char* name, double& value, const char* help) {
-    return scaling->add_option(name, value, help)->check(CLI::PositiveNumber);
+    return scaling->add_option(name, value, help)->check(positive_number());
   };
   add("--compute-ms", given.compute_ms,
       "milliseconds of forward and backward on one device, for --examples examples or else a whole "
@@ -61,7 +61,8 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
   CLI::App* bench =
       app.add_subcommand("bench", "measure the speed of the loader, the step and both together");
   add_config(*bench, out, sets);
-  bench->add_option("--seconds", out.seconds, "seconds per measurement; default: 5");
+  bench->add_option("--seconds", out.seconds, "seconds per measurement; default: 5")
+      ->check(positive_number());
   add_device(*bench, out, "is measured")->envname("BVTRAIN_DEVICES");
   add_scaling(*bench, out, sets);
   CLI::App* memory = bench->add_subcommand(

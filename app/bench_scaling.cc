@@ -6,7 +6,7 @@
 #include "app/bench.h"
 #include "app/json_output.h"
 #include "lib/config/load_config.h"
-#include "lib/report/log.h"
+#include "lib/report/log_warnings.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -68,7 +68,7 @@ nlohmann::ordered_json scaling_json(const ScalingModel& model, const ScalingPred
 Exit bench_scaling(const Arguments& arguments) {
   const Config config = load_config(arguments.config, arguments.overrides);
   const ScalingModel model(config, arguments.synthetic);
-  for (const std::string& line : warnings(config)) log::warn("{}", line);
+  log_warnings(config);
   const ScalingPrediction prediction = predict_scaling(model, scaling_options(arguments.scaling));
   if (arguments.json)
     print_json(scaling_json(model, prediction, arguments.scaling.update_ms));

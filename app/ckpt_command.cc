@@ -21,6 +21,7 @@
 #include "lib/util/json_text.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
+#include "lib/util/text_table.h"
 
 namespace bv {
 namespace {
@@ -28,21 +29,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Returns the cells as aligned lines.
-std::string table(std::vector<std::vector<std::string>> rows) {
-  std::string text;
-  for (size_t column = 0; !rows.empty() && column < rows[0].size(); ++column) {
-    size_t width = 0;
-    for (auto& row : rows) {
-      row[column] = printable(row[column], std::string::npos);
-      width = std::max(width, row[column].size());
-    }
-    for (auto& row : rows) row[column].resize(width, ' ');
-  }
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<TextColumn> columns(rows.empty() ? 0 : rows[0].size());
   for (const auto& row : rows) {
-    std::string line = join(row, "  ");
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    for (size_t i = 0; i < row.size(); ++i)
+      columns[i].cells.push_back(printable(row[i], std::string::npos));
   }
+  std::string text;
+  for (const std::string& line : aligned(columns)) text += line + "\n";
   return text;
 }
 
@@ -84,7 +78,7 @@ Exit ls(const Arguments& arguments) {
          human_bytes(static_cast<double>(each.bytes)), age_text(each.saved),
          each.value ? list.metric + " " + short_number(*each.value) : "-", join(remarks, ", ")});
   }
-  print(table(std::move(rows)));
+  print(table(rows));
   return Exit::ok;
 }
 
@@ -155,7 +149,7 @@ std::string diff_text(const CheckpointDiff& diff, const Restored& a, const Resto
       rows.push_back(
           {fmt::format("{:.3g}", each.relative), fmt::format("{:.3g}", each.max_abs), each.name});
     }
-    text += table(std::move(rows));
+    text += table(rows);
   }
   return text + (diff.differing() == 0
                      ? "bitwise equal\n"
@@ -176,13 +170,11 @@ Exit diff(const Arguments& arguments) {
 
 Exit average(const Arguments& arguments) {
   const Arguments::Ckpt& given = arguments.ckpt;
-  if (arguments.output == "-")
-    throw Error(Exit::usage, "--output -", "weights are not written to standard output");
+  check_output_file(arguments.output);
   if (given.steps.empty() && given.last == 0)
     throw Error(Exit::usage, "bvtrain ckpt average", "give --steps or --last");
   const std::string format = choose_format(arguments.output, arguments.format,
                                            {{"npz", ".npz"}, {"safetensors", ".safetensors"}});
-  check_output_file(arguments.output);
   refuse_remote_path(given.path);
   const CkptFolder ckpt = CkptFolder::at(given.path);
   const std::vector<int64_t> steps =

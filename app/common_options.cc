@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
 #include "lib/util/parse_count.h"
 
 namespace bv {
@@ -11,6 +15,18 @@ CLI::Validator integer_from(int64_t least) {
             const auto number = parse_count(text);
             if (number && *number >= least) return "";
             return fmt::format("'{}' is not an integer of at least {}", text, least);
+          },
+          ""};
+}
+
+CLI::Validator positive_number() {
+  return {[](std::string& text) -> std::string {
+            double number = 0;
+            const char* const end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, number);
+            if (error == std::errc() && rest == end && std::isfinite(number) && number > 0)
+              return "";
+            return fmt::format("'{}' is not a positive number", text);
           },
           ""};
 }

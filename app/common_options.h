@@ -14,6 +14,9 @@ namespace bv {
 // Checks that a value is an integer of at least `least`.
 CLI::Validator integer_from(int64_t least);
 
+// Checks that a value is a finite number above 0.
+CLI::Validator positive_number();
+
 // Adds --set, whose values are appended to those of a --set before the verb.
 void add_set(CLI::App& app, std::vector<std::string>& sets, const std::string& help);
 

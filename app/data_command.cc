@@ -18,6 +18,7 @@
 #include "lib/input/quarantine.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
+#include "lib/report/log_warnings.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
@@ -55,10 +56,6 @@ ChosenData choose_data(const Arguments& arguments) {
   data.threads = given.threads > 0 ? given.threads : usable_cores();
   at::set_num_threads(1);  // an op in one of these threads must not start more threads
   return data;
-}
-
-void log_warnings(const Config& config) {
-  for (const std::string& line : warnings(config)) log::warn("{}", line);
 }
 
 // Opens all data sets before the first one is read.

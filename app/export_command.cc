@@ -34,14 +34,12 @@ TrainedModel model_to_export(const Arguments& arguments) {
 }  // namespace
 
 Exit export_command(const Arguments& arguments) {
-  if (arguments.output == "-")
-    throw Error(Exit::usage, "--output -", "weights are not written to standard output");
+  check_output_file(arguments.output);
   const std::string format = choose_format(arguments.output, arguments.format,
                                            {{"npz", ".npz"},
                                             {"safetensors", ".safetensors"},
                                             {"timm", ".safetensors"},
                                             {"onnx", ".onnx"}});
-  check_output_file(arguments.output);
   TrainedModel trained = model_to_export(arguments);
   check_output_is_no_input(arguments.output, {arguments.config, trained.origin}, "export reads");
   trained.card.version = BV_VERSION;

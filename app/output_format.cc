@@ -29,13 +29,13 @@ std::string why_reserved(const fs::path& folder) {
   std::error_code none;
   const fs::path whole = fs::weakly_canonical(folder.empty() ? "." : folder, none);
   for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
-    const std::string name = at.filename().string();
-    if ((name == "ckpt" || name == "post-mortem") && Workdir(at.parent_path().string()).owns(name))
+    const Workdir run(at.parent_path().string());
+    if ((at == run.ckpt().path() || at == run.post_mortem()) && run.owns(at.filename()))
       return fmt::format("is in '{}', a folder of a run", at.string());
   }
   if (!fs::exists(whole / kManifestName, none)) return "";
   for (const fs::directory_entry& each : fs::directory_iterator(whole, none)) {
-    if (each.path().filename().string().starts_with("state-"))  // shard_name()
+    if (is_shard_name(each.path().filename().string()))
       return fmt::format("is in '{}', the folder of a checkpoint", whole.string());
   }
   return "";

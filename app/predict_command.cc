@@ -12,6 +12,7 @@
 #include "lib/predict/predict.h"
 #include "lib/predict/prediction_text.h"
 #include "lib/report/log.h"
+#include "lib/report/log_warnings.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -115,9 +116,11 @@ Exit predict_command(const Arguments& arguments) {
   read.insert(read.end(), {arguments.config, arguments.weights});
   check_output_is_no_input(arguments.output, read, "predict reads");
   const c10::Device device = use_one_device(arguments.devices, "predict");
-  const PredictModel model =
-      open_predict_model({arguments.workdir, arguments.weights, arguments.config,
-                          arguments.overrides, arguments.eval});
+  const PredictModel model = open_predict_model({.workdir = arguments.workdir,
+                                                 .weights = arguments.weights,
+                                                 .config = arguments.config,
+                                                 .overrides = arguments.overrides,
+                                                 .eval = arguments.eval});
   check_output_is_not_in(arguments.output, model.config);
 
   PredictRequest request;
@@ -134,7 +137,7 @@ Exit predict_command(const Arguments& arguments) {
   const PredictedCounts counts =
       arrays ? write_arrays(arguments.output, run)
              : write_text(*text_of(format, arguments.top), arguments.output, run);
-  for (const std::string& line : warnings(model.config)) log::warn("{}", line);
+  log_warnings(model.config);
   if (counts.failed > 0)
     log::warn("{} of {} images could not be read", counts.failed, counts.examples);
   if (!arguments.output.empty() && arguments.output != kStandardOutput) {

@@ -7,36 +7,26 @@
 #include "app/json_output.h"
 #include "app/launch.h"
 #include "app/standard_output.h"
-#include "app/time_limit.h"
 #include "app/version.h"
-#include "lib/ckpt/checkpoint_folder.h"
-#include "lib/ckpt/workdir/earlier_run.h"
-#include "lib/ckpt/workdir/shared_workdir.h"
-#include "lib/compare/run_status.h"
 #include "lib/config/load_config.h"
 #include "lib/device/cuda.h"
-#include "lib/device/device_name.h"
-#include "lib/distributed/check_agreement.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/store.h"
 #include "lib/distributed/watch/heartbeat.h"
 #include "lib/distributed/watch/watch.h"
-#include "lib/report/chrono.h"
 #include "lib/report/log.h"
-#include "lib/report/run_result.h"
+#include "lib/report/log_warnings.h"
+#include "lib/train/claim.h"
 #include "lib/train/data_changes.h"
 #include "lib/train/dry_run.h"
 #include "lib/train/start.h"
+#include "lib/train/time_limit.h"
 #include "lib/train/trainer/trainer.h"
 #include "lib/util/crash_point.h"
-#include "lib/util/json_text.h"
-#include "lib/util/rng.h"
 #include "lib/util/signals.h"
 
 namespace bv {
 namespace {
-
-constexpr double kLockPatience = 60;  // seconds
 
 // Returns the number of ranks of the run that --dry-run describes. This host may have fewer
 // devices: cuda:64 counts as 64 ranks.
@@ -53,86 +43,6 @@ c10::Device planned_device(const Arguments& arguments) {
   Devices devices = parse_devices(arguments.devices);
   if (devices.kind == Devices::Kind::automatic) devices = resolve_devices(devices);
   return devices.kind == Devices::Kind::cuda ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
-}
-
-// Throws Error(Exit::usage) unless all ranks read the same config and data: they would otherwise
-// train different models together. Warns if their devices differ.
-// `data`: data_summary(recipe); not used in a group of one.
-void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data, bool writes) {
-  check_agreement(group, {{"version", BV_VERSION},
-                          {"--workdir", writes ? "a folder" : "none"},
-                          {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
-                          // `auto` may mean something else on another host.
-                          {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},
-                          {"precision", recipe.precision_choice.name()},
-                          // BVTRAIN_BYTE_IMAGES may differ.
-                          {"images", recipe.image_normalization ? "bytes" : "float32"}});
-  check_same_data(group, data);
-  for (const std::string& text : disagreements(group, device_name(recipe.device))) {
-    if (group.rank() > 0) continue;
-    log::warn(
-        "{}: they may round differently, so the ranks' copies of the weights may drift apart by "
-        "rounding errors (docs/distributed.md)",
-        text);
-  }
-}
-
-// Returns rank 0's class names on every rank: other ranks may have no access to the workdir.
-ClassNames agreed_classes(Group& group, const ClassNames& mine) {
-  if (group.size() == 1) return mine;
-  const nlohmann::json text = {{"names", mine.names}, {"owner", mine.owner}};
-  const auto agreed =
-      nlohmann::json::parse(group.gather_text(json_text(text), "class names").at(0));
-  return {agreed.at("names"), agreed.at("owner")};
-}
-
-// Returns whether a run that stopped early may continue because its config has changed. Its last
-// launch may have saved nothing, so the config of the checkpoint may be older than that launch.
-bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint,
-               const Recipe& recipe, const nlohmann::json& data) {
-  if (last_config_hash(workdir) == config_hash(recipe.config.json())) return false;
-  return checkpoint && changes_end(changes_since(*checkpoint, recipe, data));
-}
-
-// Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so that it
-// must tell them.
-template <class Work>
-void tell_if_stopped(const Group& group, const Work& work) {
-  try {
-    work();
-  } catch (const Stopped& stopped) {
-    if (group.size() > 1) abort_group(stopped.code, kStoppedBySignal);
-    throw;
-  }
-}
-
-// Rank 0 claims the workdir. Returns on every rank whether the run there has already finished. Rank
-// 0 first reads the weights that the run starts from, which may take long.
-bool claim(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
-           const Recipe& recipe, const nlohmann::json& data, Group& group, bool restarted) {
-  int64_t finished = 0;
-  if (group.rank() == 0) {
-    check_outside_data(recipe.config, workdir);
-    trainer.load_start();
-    // Between two generations of ranks, another command may hold the lock for a moment.
-    tell_if_stopped(group, [&] { workdir.claim(restarted ? kLockPatience : 0); });
-    const std::optional<Workdir::Done> done = finished_at(workdir);
-    const bool at_end = done && done->step >= recipe.length.total_steps;
-    // A run that stopped early continues if the config now asks for that.
-    const bool early =
-        done && !done->early.empty() && !may_go_on(workdir, checkpoint, recipe, data);
-    finished = at_end || early;
-    if (finished == 0) check_best(recipe.selection, workdir);
-    if (finished == 0) require_checkpoints(workdir);
-    if (!workdir.ckpt().steps().empty()) trainer.check_changes(checkpoint, finished != 0);
-    if (finished) {
-      log::info("The run in {} finished already, at step {}{}", workdir.dir(), done->step,
-                early ? ": it " + done->early : "");
-    }
-  }
-  if (group.all_max(std::array{finished}, "workdir").at(0) != 0) return true;
-  if (recipe.step->sharded()) tell_if_stopped(group, [&] { check_shared(group, workdir); });
-  return false;
 }
 
 void log_grad_accumulation(const Recipe& recipe) {
@@ -157,37 +67,42 @@ void end_failed(Trainer& trainer, const Group& group) {
 }
 
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
-           c10::Device device, int first_ranks, bool restarted) {
+           c10::Device device, const RankLayout& layout) {
   const bool writes = !arguments.workdir.empty();
   std::optional<Group::Phase> start(std::in_place, group, kIndexing);  // until the first step
   if (group.rank() == 0) crash_point("start.data");
   std::optional<Restored> checkpoint;  // rank 0 only
   if (group.rank() == 0) {
     // The class numbers come from the checkpoint, and the config is compared with it.
-    if (writes) restore_replaced(workdir.ckpt());
+    if (writes) workdir.restore_unless_taken();
     checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
   }
-  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, first_ranks,
+  Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, layout.first_size,
                 agreed_classes(group, classes_of(checkpoint)));
   if (group.rank() == 0) {
-    for (const std::string& line : warnings(config)) log::warn("{}", line);
+    log_warnings(config);
     log_grad_accumulation(recipe);
   }
   nlohmann::json data;
   if (writes || group.size() > 1) data = data_summary(recipe);
-  check_ranks(group, recipe, data, writes);
+  check_ranks(group, recipe, data, BV_VERSION, writes);
   recipe.data->open_cache(group);
   start.emplace(group, "start");
-  TrainerOptions options = {
-      arguments.argv,      BV_VERSION, build_commit(), arguments.cleanup, arguments.accept_changes,
-      arguments.synthetic, data};
-  options.before_first_step = [&start] { start.reset(); };
+  TrainerOptions options = {.argv = arguments.argv,
+                            .tool_version = BV_VERSION,
+                            .commit = build_commit(),
+                            .cleanup = arguments.cleanup,
+                            .accept_changes = arguments.accept_changes,
+                            .synthetic = arguments.synthetic,
+                            .data_summary = data,
+                            .before_first_step = [&start] { start.reset(); }};
   std::optional<Trainer> trainer;
   while (true) {
     trainer.emplace(recipe, writes ? &workdir : nullptr, options, group);
     try {
       const bool first = !options.before;
-      if (first && writes && claim(workdir, *trainer, checkpoint, recipe, data, group, restarted))
+      if (first && writes &&
+          claim_workdir(workdir, *trainer, checkpoint, recipe, data, group, layout.restarts > 0))
         return Exit::ok;
       if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
       return trainer->run();
@@ -217,21 +132,35 @@ std::shared_ptr<Group> join_group(const RankLayout& layout, c10::Device device) 
   }
 }
 
+// Says on rank 0 why a run has ended before its first step: it may have saved nothing.
+template <class Run>
+Exit explain_stop(const Group& group, const Run& run) {
+  try {
+    return run();
+  } catch (const Stopped&) {
+    if (group.rank() == 0) {
+      log::info("Stopped by {} before the first step; nothing was saved",
+                stopped_by_time() ? "the time limit" : "a signal");
+    }
+    throw;
+  }
+}
+
 Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& workdir) {
   const Devices devices = resolve_devices(parse_devices(arguments.devices));
   const RankLayout layout = find_rank_layout(arguments, devices);
   if (layout.launches) return launch_ranks(arguments, config, layout);
   const c10::Device device = own_device(devices, layout.place());
   if (!device.is_cpu()) use_cuda(device.index());
-  if (layout.size == 1) {
-    return train(arguments, config, workdir, Group::single(), device, layout.first_size,
-                 layout.restarts > 0);
-  }
+  const auto train_with = [&](Group& group) {
+    return explain_stop(group,
+                        [&] { return train(arguments, config, workdir, group, device, layout); });
+  };
+  if (layout.size == 1) return train_with(Group::single());
   log::set_rank(layout.rank);
   const auto group = join_group(layout, device);
   if (layout.rank == 0) log::info("{}", describe(layout));
-  const Exit code =
-      train(arguments, config, workdir, *group, device, layout.first_size, layout.restarts > 0);
+  const Exit code = train_with(*group);
   group->finish(/*complete=*/code == Exit::ok);
   return code;
 }
@@ -259,22 +188,28 @@ Exit train_command(const Arguments& arguments) {
     workdir.check_path();
     warn_of_host([&] { workdir.check_writable(); });
   }
-  const bool given = !arguments.workdir.empty() && (trains || may_list(arguments.workdir));
+  const bool has_workdir = !arguments.workdir.empty() && (trains || may_list(arguments.workdir));
 
   const Config config = load_config(arguments.config, arguments.overrides);
-  if (!given || workdir.ckpt().steps().empty()) peek_start(config);
+  if (!has_workdir || workdir.ckpt().steps().empty()) peek_start(config);
   if (trains) {
-    set_time_limit(arguments);
-    const Exit code = train_in_group(arguments, config, workdir);
-    if (code == Exit::stopped) requeue_job(arguments);
-    return code;
+    const TimeLimit limit = {arguments.max_time, arguments.requeue, arguments.workdir};
+    set_time_limit(limit);
+    try {
+      const Exit code = train_in_group(arguments, config, workdir);
+      if (code == Exit::stopped) requeue_job(limit);
+      return code;
+    } catch (const Stopped& stopped) {
+      if (stopped.code == Exit::stopped) requeue_job(limit);
+      throw;
+    }
   }
   if (dry) {
     const DryRunSummary summary =
-        dry_run(config, given ? &workdir : nullptr,
+        dry_run(config, has_workdir ? &workdir : nullptr,
                 {arguments.synthetic, arguments.dry_run == DryRun::full, arguments.accept_changes,
                  planned_ranks(arguments), planned_device(arguments)});
-    for (const std::string& line : warnings(config)) log::warn("{}", line);
+    log_warnings(config);
     const Devices devices = parse_devices(arguments.devices);
     if (devices.kind == Devices::Kind::cuda) warn_of_host([&] { resolve_devices(devices); });
     if (arguments.json)
@@ -291,7 +226,7 @@ Exit train_command(const Arguments& arguments) {
     print(explain(config));  // the messages refer to this table
     throw;
   }
-  for (const std::string& line : warnings(config)) log::warn("{}", line);
+  log_warnings(config);
   print(explain(config));
   return Exit::ok;
 }

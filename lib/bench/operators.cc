@@ -9,8 +9,7 @@ namespace bv {
 
 std::vector<OperatorCall> operators_of_step(Recipe& recipe) {
   // The loader's threads also call operators, so the loader is destroyed before recording starts.
-  Batch batch = Loader(recipe.data, recipe.loader).next();
-  for (auto& [name, value] : batch) value = value.clone();
+  const Batch batch = copy_of(Loader(recipe.data, recipe.loader).next());
   recipe.model->fix_largest_step();
   recipe.step->run(1, batch, /*measure=*/false);
   OperatorRecorder recorder(recipe.device.type());

@@ -71,7 +71,7 @@ void hold_checkpoint(const std::string& to, const std::string& checkpoint) {
     link_or_copy(checkpoint + "/" + kManifestName, to + "/" + kManifestName);
   } catch (const Error& error) {
     delete_folder(to);
-    throw error.code() == Exit::storage ? error : Error(Exit::storage, checkpoint, error.what());
+    throw error.needs_place() ? Error(error.code(), checkpoint, error.message()) : error;
   }
 }
 

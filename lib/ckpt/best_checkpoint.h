@@ -25,8 +25,9 @@ struct BestPoint {
 void write_best(const std::string& best, const std::string& checkpoint, const BestPoint& point);
 
 // Links or copies the files of a checkpoint into a new folder `to`, so that they stay when the run
-// deletes the checkpoint. Replaces what `to` holds. Throws Error(Exit::storage) if the checkpoint
-// is gone.
+// deletes the checkpoint. Replaces what `to` holds. Throws Error(Exit::usage) if the manifest is
+// missing or damaged, and Error(Exit::storage) if a file of the checkpoint is missing or cannot be
+// linked.
 void hold_checkpoint(const std::string& to, const std::string& checkpoint);
 
 // Moves `best` aside, to ckpt/old-best-step-<n>, where n is its step. Returns that path. Throws

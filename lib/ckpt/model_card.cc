@@ -131,6 +131,7 @@ Metadata to_metadata(const ModelCard& card) {
   if (!card.image.empty()) put("image", json_text(Json(card.image)));
   if (!card.image_values.empty()) put("image_values", json_text(Json(card.image_values)));
   if (!card.precision.empty()) put("precision", card.precision);
+  if (card.max_pixels) put("max_pixels", fmt::format("{}", *card.max_pixels));
   if (card.step) put("step", fmt::format("{}", *card.step));
   return metadata;
 }
@@ -151,6 +152,7 @@ std::optional<ModelCard> parse_model_card(const Metadata& metadata, const std::s
   if (reader.has("image")) card.image = read_image(reader);
   if (reader.has("image_values")) card.image_values = read_image_values(reader);
   if (reader.has("precision")) card.precision = reader.word("precision", {"float32", "bf16"});
+  if (reader.has("max_pixels")) card.max_pixels = reader.number("max_pixels");
   if (reader.has("step")) card.step = reader.number("step");
   return card;
 }

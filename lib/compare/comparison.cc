@@ -137,12 +137,12 @@ void warn_of_repeated_runs(Comparison& all) {
 
 void warn_of_missing_values(Comparison& all) {
   for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
-    size_t lacking = 0;
+    int64_t lacking = 0;
     for (size_t run = 0; run < all.runs.size(); ++run)
       lacking += all.runs[run].status.finished() && all.value_of(run, metric) == nullptr;
     if (lacking == 0) continue;
-    all.warnings.push_back(fmt::format("{}: warning: {} finished run{} never measured it",
-                                       all.metrics[metric].name, lacking, lacking == 1 ? "" : "s"));
+    all.warnings.push_back(fmt::format("{}: warning: {} never measured it",
+                                       all.metrics[metric].name, counted(lacking, "finished run")));
   }
 }
 

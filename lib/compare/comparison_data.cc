@@ -5,13 +5,6 @@
 namespace bv {
 namespace {
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + '"';
-}
-
 std::string csv_number(double value) {
   const std::string text = json_number(value);  // "nan" has quotes
   return text.front() == '"' ? text.substr(1, text.size() - 2) : text;

@@ -20,8 +20,6 @@ namespace {
 // Each of the best groups has its own colour. The others share the last colour, which is grey.
 constexpr size_t kColoredGroups = kChartColors - 1;
 constexpr size_t kMostPointsInChart = 4000, kFewestPointsInLine = 40, kMostPointsInLine = 400;
-constexpr size_t kFewPoints = 60;    // a line with at most this many points is not smoothed
-constexpr size_t kSmoothParts = 40;  // number of points divided by the smoothing window
 constexpr size_t kLongestInTable = 60, kLongestInLegend = 20;
 
 // CSS rules in addition to those of the report.
@@ -44,8 +42,8 @@ std::vector<Point> curve(const RunRecord& run, const std::string& metric) {
   if (found == run.metrics.series.end()) return points;
   for (const auto& [step, value] : found->second.points)
     points.push_back({static_cast<double>(step), value});
-  if (points.size() <= kFewPoints) return points;
-  return smoothed(points, std::max<size_t>(points.size() / kSmoothParts, 3));
+  const size_t window = smoothing_window(points.size());
+  return window == 1 ? points : smoothed(points, window);
 }
 
 // Returns the mean curve over the steps that all curves have.
@@ -233,13 +231,9 @@ std::string table(const Comparison& all, const std::vector<ConfigColumn>& column
 std::string comparison_page(const Comparison& all) {
   const std::vector<ConfigColumn> columns = config_columns(all, kLongestInTable);
   const std::string title = fmt::format("{} runs", all.runs.size());
-  std::string out = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{0}</title>\n<style>{1}{2}{3}</style>\n</head>\n<body>\n<main>\n"
-      "<header><h1>{0}</h1><p>{4}</p></header>\n",
-      escape_html(title), page_style(), chart_style(), kCompareStyle,
-      all.metrics.empty() ? "" : "Sorted by " + escape_html(sort_text(all)) + ".");
+  std::string out =
+      page_start(title, kCompareStyle,
+                 all.metrics.empty() ? "" : "Sorted by " + escape_html(sort_text(all)) + ".");
   out += "<section><h2>Runs</h2>\n" + table(all, columns) + "</section>\n";
   if (!all.warnings.empty()) {
     out += "<section><h2>Warnings</h2>\n<ul>\n";

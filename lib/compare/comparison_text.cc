@@ -7,44 +7,13 @@
 #include "lib/compare/config_columns.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
+#include "lib/util/text_table.h"
 
 namespace bv {
 namespace {
 
 constexpr size_t kLongestValue = 28, kLongestValueIfTight = 14;
 constexpr size_t kUnlimited = std::string::npos;
-
-// A column of aligned text; cells[0] is its heading.
-struct TextColumn {
-  std::vector<std::string> cells;
-  bool right = false;  // aligned to the right
-};
-
-size_t columns_of(const std::string& text) {  // characters of UTF-8
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
-size_t width_of(const TextColumn& column) {
-  size_t width = 0;
-  for (const std::string& cell : column.cells) width = std::max(width, columns_of(cell));
-  return width;
-}
-
-std::vector<std::string> aligned(const std::vector<TextColumn>& columns) {
-  std::vector<std::string> lines(columns.empty() ? 0 : columns[0].cells.size());
-  for (const TextColumn& column : columns) {
-    const size_t width = width_of(column);
-    for (size_t i = 0; i < lines.size(); ++i) {
-      const std::string room(width - columns_of(column.cells[i]), ' ');
-      lines[i] += (&column == columns.data() ? "" : "  ") +
-                  (column.right ? room + column.cells[i] : column.cells[i] + room);
-    }
-  }
-  for (std::string& line : lines) line.erase(line.find_last_not_of(' ') + 1);
-  return lines;
-}
 
 // Formats the values of a column with the same number of decimals, so that decimal points align.
 class NumberFormat {
@@ -122,12 +91,12 @@ TextColumn metric_column(const Comparison& all, const std::vector<TableRow>& row
   size_t behind = 0;
   bool marks = false;
   for (const Cell& cell : cells) {
-    behind = std::max(behind, columns_of(cell.deviation));
+    behind = std::max(behind, utf8_characters(cell.deviation));
     marks = marks || cell.marked;
   }
   TextColumn column{{all.metrics[metric].name}, true};
   for (const Cell& cell : cells) {
-    const std::string room(behind - columns_of(cell.deviation), ' ');
+    const std::string room(behind - utf8_characters(cell.deviation), ' ');
     column.cells.push_back(cell.value + cell.deviation + (cell.marked ? "*" : "") + room +
                            (marks && !cell.marked ? " " : ""));
   }
@@ -201,18 +170,14 @@ std::vector<std::string> table_lines(std::vector<TextColumn> left,
 
 size_t widest(const std::vector<std::string>& lines) {
   size_t width = 0;
-  for (const std::string& line : lines) width = std::max(width, columns_of(line));
+  for (const std::string& line : lines) width = std::max(width, utf8_characters(line));
   return width;
 }
 
-std::string counted(size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string heading(const Comparison& all) {
-  std::string out = counted(all.runs.size(), "run");
+  std::string out = counted(std::ssize(all.runs), "run");
   const bool several = all.groups.size() < all.runs.size();
-  if (several) out += " in " + counted(all.groups.size(), "group");
+  if (several) out += " in " + counted(std::ssize(all.groups), "group");
   out += all.metrics.empty() ? "; nothing has been measured yet" : ", by " + sort_text(all);
   out += '\n';
   if (several) {

@@ -21,6 +21,8 @@ constexpr int kDeepest = 3;  // levels below a folder that is given
 
 bool is_workdir(const std::string& path) {
   const Workdir workdir(path);
+  // The rows of `bvtrain eval`, with --output in a folder of their own.
+  if (file_exists(workdir.evaluated()) && !file_exists(workdir.run_json())) return false;
   for (const std::string& file :
        {workdir.config(), workdir.metrics(), workdir.run_json(), workdir.failed()}) {
     if (file_exists(file)) return true;

@@ -76,6 +76,18 @@ std::optional<int> ended_with(const Workdir& workdir) {
   return known ? std::optional(result.at("exit_code").get<int>()) : std::nullopt;
 }
 
+// Returns whether a run exits with this code after a signal or a time limit.
+bool is_stop(int code) {
+  switch (static_cast<Exit>(code)) {
+    case Exit::stopped:
+    case Exit::sigint:
+    case Exit::sigterm:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::string last_config_hash(const Workdir& workdir) {
@@ -87,17 +99,10 @@ std::string last_config_hash(const Workdir& workdir) {
 int failure_code(const Workdir& workdir) {
   std::optional<int> code = ended_with(workdir);
   if (!code) code = number_in(workdir.failed());  // written by cron.sh, sweep.sh and slurm.sbatch
-  if (!code) return 0;
-  switch (static_cast<Exit>(*code)) {
-    case Exit::ok:
-    case Exit::stopped:
-    case Exit::sigint:
-    case Exit::sigterm:
-      return 0;
-    default:
-      return *code;
-  }
+  return !code || *code == static_cast<int>(Exit::ok) || is_stop(*code) ? 0 : *code;
 }
+
+bool was_stopped(const Workdir& workdir) { return is_stop(ended_with(workdir).value_or(0)); }
 
 const char* kind_name(RunStatus::Kind kind) {
   constexpr const char* kNames[] = {"finished", "unfinished", "diverged", "failed"};

@@ -34,6 +34,10 @@ std::string last_config_hash(const Workdir& workdir);
 // still running, has finished, or was stopped by a signal and can be continued.
 int failure_code(const Workdir& workdir);
 
+// Returns whether a signal or a time limit has stopped the last start of the run, so that it may be
+// continued.
+bool was_stopped(const Workdir& workdir);
+
 // `config` is the run's resolved config. This marks the keys of its durations as read.
 RunStatus read_status(const Workdir& workdir, const Config& config, const MetricScan& metrics);
 

@@ -74,7 +74,6 @@ class Due {
   // Returns whether it is due at `step`. `now` is a monotonic time in seconds. Call it once a step:
   // the first call starts the clock.
   bool operator()(int64_t step, double now);
-  const Every& every() const { return every_; }
 
  private:
   Every every_;

@@ -85,8 +85,8 @@ std::string option(const Devices& devices) { return "--devices " + devices.text;
 void check_index(const Devices& devices, int index, int count) {
   if (index < count) return;
   throw Error(Exit::usage, option(devices),
-              fmt::format("there is no device {}: this process sees {} CUDA device{}", index, count,
-                          count == 1 ? "" : "s"));
+              fmt::format("there is no device {}: this process sees {}", index,
+                          counted(count, "CUDA device")));
 }
 
 }  // namespace
@@ -120,10 +120,10 @@ int device_index(const Devices& devices, const HostPlace& place, int visible) {
   if (!devices.indices.empty()) {
     if (renumbered)
       throw Error(Exit::usage, option(devices),
-                  fmt::format("this process sees {} CUDA device{}, and the first start saw {}: the "
+                  fmt::format("this process sees {}, and the first start saw {}: the "
                               "numbers may now mean other devices; start the run again with the "
                               "right ones",
-                              visible, visible == 1 ? "" : "s", place.devices));
+                              counted(visible, "CUDA device"), place.devices));
     if (place.slot >= std::ssize(devices.indices))
       throw Error(Exit::usage, option(devices),
                   fmt::format("names {} devices, but this is process {} of the host",

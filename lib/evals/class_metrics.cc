@@ -175,8 +175,10 @@ double value_of_class(const ClassMetric& metric, const ClassScores& scores, int6
       return counts.f1();
     case Figure::auroc:
       return scores.aurocs()[label];
-    default:
+    case Figure::average_precision:
       return scores.average_precisions()[label];
+    default:
+      throw Error(Exit::internal, "internal", "a metric without values per class");
   }
 }
 

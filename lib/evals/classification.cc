@@ -176,8 +176,9 @@ class Classification : public Evaluator {
         input_(config, env) {
     // An unknown loss is reported together with the problems of other keys.
     attempt(config, [&] {
-      loss_ = Loss::Registry::make(config.get<std::string>("loss_name"), Config(),
-                                   config.place("loss_name"));
+      const auto name = config.get<std::string>("loss_name");
+      loss_ = Loss::Registry::make(name, Config(), config.place("loss_name"));
+      sigmoid_ = (env.loss.empty() ? name : env.loss) == "sigmoid_xent";
     });
   }
 
@@ -251,7 +252,7 @@ class Classification : public Evaluator {
                                      sums.confusion.numel());
     }
     if (wrong) {
-      const at::Tensor confidence = logits.softmax(1).amax(1);
+      const at::Tensor confidence = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).amax(1);
       wrong->add(batch, truth, guess, confidence, (weight > 0).logical_and(hit == 0));
     }
   }
@@ -277,6 +278,7 @@ class Classification : public Evaluator {
 
   const std::string name_;
   std::unique_ptr<Loss> loss_;
+  bool sigmoid_ = false;  // the loss of the run makes probabilities of logits, as predict does
   const std::string label_key_;
   const int64_t num_classes_;  // of the model; 0 if unknown
   EvalInput input_;

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "lib/config/key_table.h"
-#include "lib/config/load_config.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/least_squares.h"
 #include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
+#include "lib/input/data_pair.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -180,31 +180,20 @@ class FewshotLsr : public Evaluator {
     const Config datasets = config.section("datasets");
     for (const std::string& name : datasets.keys()) {
       if (!datasets.has(name)) continue;  // null removes an inherited data set
-      if (datasets.is_map(name)) {
-        const Config both = datasets.section(name);
-        pairs_.push_back(
-            {name, EvalInput(both.section("train"), pp_train, options_, data_env_, name + ".train"),
-             EvalInput(both.section("test"), pp_eval, options_, data_env_, name + ".test")});
-        continue;
-      }
-      const auto list = datasets.get<std::vector<std::string>>(name);
-      if (list.size() != 3) datasets.fail(name, "must be [source, train split, test split]");
-      pairs_.push_back({name, open(datasets, name, "train", list[0], list[1], pp_train),
-                        open(datasets, name, "test", list[0], list[2], pp_eval)});
+      const DataPair data = data_pair(datasets, name, data_dir_, options_.section + "." + name);
+      pairs_.push_back({name, open(datasets, name, "train", data.train, pp_train),
+                        open(datasets, name, "test", data.test, pp_eval)});
     }
     if (pairs_.empty())
       config.fail("datasets", "missing: name: [source, train split, test split] is required");
   }
 
   EvalInput open(const Config& datasets, const std::string& name, const std::string& part,
-                 const std::string& source, const std::string& split,
-                 const std::shared_ptr<const Pipeline>& pp) const {
-    std::string text =
-        fmt::format("{{name: {}, split: {}", json_string(source), json_string(split));
-    if (!data_dir_.empty()) text += ", data_dir: " + json_string(data_dir_);
-    try {
-      const Config data = parse_config_json(text + "}", "datasets");
-      EvalInput input(data, pp, options_, data_env_, name + "." + part);
+                 const Config& data, const std::shared_ptr<const Pipeline>& pp) const {
+    const std::string shown = name + "." + part;
+    if (datasets.is_map(name)) return {data, pp, options_, data_env_, shown};
+    try {  // the keys of a list's data sets have no place in the config
+      EvalInput input(data, pp, options_, data_env_, shown);
       throw_problems(data);
       return input;
     } catch (const Error& error) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <vector>
 
+#include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/call.h"
@@ -47,8 +47,8 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
   if (counted == file.end() || patch == file.end()) return std::nullopt;
   if (counted->second.dim() != (vit ? 3 : 2) || patch->second.dim() != 4) return std::nullopt;
   const int64_t tokens = counted->second.size(vit ? 1 : 0);  // (1, N, D), (N, hidden)
-  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
-  if (side * side != tokens) return std::nullopt;
+  const int64_t side = square_grid(tokens).rows;
+  if (side == 0) return std::nullopt;
   return ImageSize{side * patch->second.size(0), side * patch->second.size(1),
                    patch->second.size(2)};
 }
@@ -103,6 +103,8 @@ ModelCard card_of(const Config& config) {
     card.pp = fill_constants(evaluator->get<std::string>("pp_fn"), *evaluator);
   const std::string precision = config.word("precision", "auto", {"float32", "bf16", "auto"});
   if (precision != "auto") card.precision = precision;
+  if (config.is_map("input"))
+    card.max_pixels = config.section("input").maybe<int64_t>("max_pixels");
   return card;
 }
 
@@ -192,8 +194,10 @@ void warn_of_other_weights(const Config& config, bool ema) {
     if (keys.get<bool>("ema", false)) averaged.push_back(name);
   }
   if (averaged.empty()) return;
-  log::warn("the metrics of {} are those of the averaged weights; --ema uses these weights",
-            join(averaged, ", "));
+  log::warn(
+      "the metrics of {} are those of the averaged weights, but this command uses the unaveraged "
+      "ones; --ema uses the averaged ones",
+      join(averaged, ", "));
 }
 
 ModelCard recorded_training(const std::string& path) {

@@ -1,7 +1,5 @@
 #include "lib/export/vit_weights.h"
 
-#include <cmath>
-
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/export/weights_writer.h"
 #include "lib/model/transformer/position_embedding.h"
@@ -35,8 +33,8 @@ void read_grid(VitWeights& vit) {
   vit.image.height = vit.trained.image.height;
   vit.image.width = vit.trained.image.width;
   if (vit.image.height == 0) {
-    const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
-    if (tokens == 0 || side * side != tokens) {
+    const int64_t side = square_grid(tokens).rows;
+    if (side == 0) {
       throw Error(Exit::usage, vit.trained.origin,
                   "the size of the model's images is not known; give --image-size "
                   "HEIGHT,WIDTH");

@@ -250,6 +250,25 @@ std::string describe_value(const std::string& word) {
       word, text);
 }
 
+// Returns what evaluators say about the metric `word`, which may follow an evaluator's name:
+// "val/prec@1".
+std::string describe_metric(const std::string& word) {
+  const std::string name = "`" + word.substr(word.rfind('/') + 1) + "`";
+  std::string text;
+  for (const HelpTable& table : help_tables()) {
+    if (table.kind == nullptr || table.mapping != "evals.*") continue;
+    std::string_view rest = table.text.about;
+    while (!rest.empty()) {
+      const std::string sentence = first_sentence(rest);
+      rest.remove_prefix(std::min(rest.size(), sentence.size() + 1));
+      if (sentence.find(name) == std::string::npos) continue;
+      text += wrap(sentence, fmt::format("  {:<24} ", table.plugin), std::string(27, ' ')) + "\n";
+    }
+  }
+  if (text.empty()) return "";
+  return fmt::format("{}: a metric of these evaluators\n\n{}", word, text);
+}
+
 std::vector<std::string> all_words(const CommandLine& command_line) {
   std::set<std::string> words = help_words();
   for (const VerbText& verb : command_line) {
@@ -294,6 +313,7 @@ std::string help_on(const std::string& word, const CommandLine& command_line) {
   append(text, describe_commands_and_flags(word, command_line));
   if (text.empty()) text = describe_signal_code(word);
   if (text.empty()) text = familiar(word);
+  if (text.empty()) text = describe_metric(word);
   if (text.empty()) text = describe_value(word);
   if (!text.empty()) return text;
   const std::string near = nearest(word, all_words(command_line));

@@ -1,7 +1,6 @@
 #include "lib/init/pretrained.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -62,12 +61,6 @@ class ParameterShapes {
   const NamedTensors& tree_;
   const std::string& path_;
 };
-
-// Returns n if `count` is n * n, otherwise 0.
-int64_t square_root(int64_t count) {
-  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(count))));
-  return side * side == count ? side : 0;
-}
 
 // Returns the width D of a vit with any program's parameter names; nullopt if it is not a vit.
 std::optional<int64_t> vit_width(const NamedTensors& tree) {
@@ -156,7 +149,7 @@ PretrainedModel vit_of(const NamedTensors& given, int64_t width, int64_t recorde
                                                              : "gap",
                              shapes.has("pos_embedding") ? "" : ", posemb: sincos2d");
   if (shapes.has("pos_embedding")) {
-    const int64_t side = square_root(shapes.side("pos_embedding", -2));
+    const int64_t side = square_grid(shapes.side("pos_embedding", -2)).rows;
     found.image = {side * rows, side * columns};
   }
   found.fresh = {"head/.*"};
@@ -169,7 +162,7 @@ PretrainedModel mixer_of(const NamedTensors& given, const std::string& path) {
   const ParameterShapes shapes(tree, path);
   const int64_t rows = shapes.side("stem/kernel", 0), columns = shapes.side("stem/kernel", 1);
   const std::string block = "MixerBlock_0/";
-  const int64_t side = square_root(shapes.side(block + "token_mixing/Dense_0/kernel", 0));
+  const int64_t side = square_grid(shapes.side(block + "token_mixing/Dense_0/kernel", 0)).rows;
   if (side == 0)
     throw Error(Exit::usage, path,
                 "is a mixer for images that are not square; write model yourself");

@@ -15,6 +15,7 @@
 #include "lib/input/image/png.h"
 #include "lib/input/shuffle.h"
 #include "lib/util/error.h"
+#include "lib/util/host.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -22,7 +23,7 @@ namespace {
 
 constexpr uint64_t kSampleSeed = 0x1417;
 constexpr int64_t kMostBytes = int64_t{256} << 20;  // of encoded images
-constexpr unsigned kMostThreads = 16;
+constexpr int kMostThreads = 16;
 
 // The data kept per image.
 struct OneImage {
@@ -115,8 +116,8 @@ std::vector<OneImage> look_at_all(const Source& source, size_t split, int64_t co
   };
   {
     std::vector<std::jthread> threads;
-    const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
-    for (unsigned i = 1; i < cores; ++i) threads.emplace_back(work);
+    const int cores = std::min(usable_cores(), kMostThreads);
+    for (int i = 1; i < cores; ++i) threads.emplace_back(work);
     work();
   }
   if (failure) std::rethrow_exception(failure);

@@ -13,11 +13,6 @@
 namespace bv {
 namespace {
 
-// Returns "1 file" or "2 files".
-std::string counted(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string was(int64_t count) { return count == 1 ? "was" : "were"; }
 
 // Returns "3 files of other types were ignored (2 .txt, 1 .csv)": the most frequent types first.
@@ -136,7 +131,8 @@ std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trai
     if (label < 0 || trained.contains(label)) continue;  // below 0: without a class
     examples += count;
     std::string name = name_of(label);
-    if (const auto twin = folded.find(lower_case(name)); twin != folded.end())
+    const auto twin = folded.find(lower_case(name));
+    if (twin != folded.end() && name_of(twin->second) != name)
       name += fmt::format(" (training has '{}')", name_of(twin->second));
     untrained.push_back(std::move(name));
   }

@@ -376,6 +376,13 @@ std::vector<std::pair<std::string, FileNotes>> Dataset::file_notes() const {
   return notes;
 }
 
+bool Dataset::divided_by_numbers() const {
+  return source_->class_names().empty() &&
+         std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+           return (piece.permuted || !piece.fold.empty()) && source_->labels(piece.split).defined();
+         });
+}
+
 std::string Dataset::missing_classes() const {
   const bool sliced = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
     return piece.size() != piece.split_size;

@@ -84,6 +84,9 @@ class Dataset {
   // Returns a one-line warning if a class of the splits has no example in the slices. Empty if all
   // classes are present, or if the source does not know its labels.
   std::string missing_classes() const;
+  // Returns whether labels of a source without class names decide which examples the slices and
+  // folds hold: a sliced split is sorted by them, or folds are stratified by them.
+  bool divided_by_numbers() const;
   // Returns the file notes of each split that the data set takes examples from, with its name.
   std::vector<std::pair<std::string, FileNotes>> file_notes() const;
   // Returns {index, label} of the first `each` examples (or all, if there are fewer) with the

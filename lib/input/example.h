@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -15,5 +16,15 @@ namespace bv {
 // every tensor. Encoded images are (bytes,) uint8, decoded images are (height, width, channels),
 // labels are () int64, and text is UTF-8 bytes (ops/common/text_tensor.h).
 using Example = std::map<std::string, at::Tensor>;
+
+// Returns an example, or a batch, with a copy of every tensor.
+Example copy_of(const Example& example);
+
+// Returns the names of the tensors, separated by commas, for messages.
+std::string names_of(const Example& example);
+
+// Returns what a model cannot take in an image of so many dimensions and this type, for messages
+// about preprocessing; "" if it is (height, width, channels) float32.
+std::string image_fault(int64_t dimensions, at::ScalarType type);
 
 }  // namespace bv

@@ -122,38 +122,45 @@ std::string compared_by_number(const std::vector<std::string>& names) {
   return fmt::format("labels are compared by number (0 is '{}')", names[0]);
 }
 
-// Renumbers the labels by class name and warns if some cannot be matched.
-void match_classes(Dataset& dataset, const ClassNames& classes, bool skip, const Config& data) {
-  const std::vector<std::string> own = dataset.class_names();
-  const bool named = !own.empty(), run_named = !classes.names.empty();
+// Renumbers the labels by class name, with problems and warnings at the section `data`.
+void match_classes_of(const Config& data, Dataset& dataset, const ClassNames& classes, bool skip) {
   try {
-    if (const std::string note = dataset.use_classes(classes, skip); !note.empty())
-      data.warn("", note);
+    for (const std::string& line : match_classes(dataset, classes, skip)) data.warn("", line);
   } catch (const Error& error) {
     if (error.code() != Exit::usage || !error.needs_place()) throw;
     data.fail("", error.message());
   }
-  if (named == run_named) return;
-  const std::vector<std::string>& names = named ? own : classes.names;
-  const std::vector<std::string> numbered = names_by_number(names);
-  if (numbered == names) return;
-  const LabelNames& read = dataset.label_names();
-  if (read.ambiguous) {
-    data.warn("", fmt::format("has no class names, but each label is the name of a class of {} and "
-                              "is taken as that name, not as the number of a class",
-                              classes.owner));
-  }
-  if (read.listed) return;
-  data.warn("",
-            fmt::format("{} class names, but {} {}: {}", named ? "has" : "has no", classes.owner,
-                        run_named ? "has" : "has none",
-                        numbered.empty()
-                            ? compared_by_number(names)
-                            : "these names are numbers, so label 2 is the class '2', wherever it "
-                              "is in the list of classes"));
 }
 
 }  // namespace
+
+std::vector<std::string> match_classes(Dataset& dataset, const ClassNames& classes,
+                                       bool skip_unknown) {
+  const std::vector<std::string> own = dataset.class_names();
+  const bool named = !own.empty(), run_named = !classes.names.empty();
+  std::vector<std::string> warnings;
+  if (std::string note = dataset.use_classes(classes, skip_unknown); !note.empty())
+    warnings.push_back(std::move(note));
+  if (named == run_named) return warnings;
+  const std::vector<std::string>& names = named ? own : classes.names;
+  const std::vector<std::string> numbered = names_by_number(names);
+  if (numbered == names) return warnings;
+  const LabelNames& read = dataset.label_names();
+  if (read.ambiguous) {
+    warnings.push_back(
+        fmt::format("has no class names, but each label is the name of a class of {} and is taken "
+                    "as that name, not as the number of a class",
+                    classes.owner));
+  }
+  if (read.listed) return warnings;
+  warnings.push_back(fmt::format("{} class names, but {} {}: {}", named ? "has" : "has no",
+                                 classes.owner, run_named ? "has" : "has none",
+                                 numbered.empty()
+                                     ? compared_by_number(names)
+                                     : "these names are numbers, so label 2 is the class '2', "
+                                       "wherever it is in the list of classes"));
+  return warnings;
+}
 
 bool is_mixture(const Config& data) {
   const nlohmann::json values = nlohmann::json::parse(data.json());
@@ -188,6 +195,7 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
     if (const auto known = kSizes.find(name); known != kSizes.end())
       spec.split_sizes = known->second;
     if (name.ends_with("_real")) spec.label = "real_label";  // the ReaL labels of ImageNet
+    if (name == "imagenet21k") spec.label = "labels";        // an image may have several
     source = stand_in(spec, split, split_place, env.source);
   } else if (is_tfds(data, name)) {
     source = Source::Registry::make("tfds", data, data.place("name"), env.source);
@@ -199,7 +207,7 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
   return [=, section = env.skip_section](const std::optional<ClassNames>& classes) {
     try {
       auto dataset = std::make_shared<Dataset>(source, split, split_place);
-      if (classes) match_classes(*dataset, *classes, skip, data);
+      if (classes) match_classes_of(data, *dataset, *classes, skip);
       return dataset;
     } catch (const BrokenFiles& error) {
       if (section.empty()) throw;

@@ -64,6 +64,12 @@ using OpenDataset =
 // generated with that data set's published size if it is known.
 OpenDataset prepare_data(const Config& data, const DataEnv& env);
 
+// Does dataset.use_classes() and returns warnings: about examples that are left out, and about how
+// labels were matched with names if only the data set or only the run has class names. Throws what
+// use_classes() throws.
+std::vector<std::string> match_classes(Dataset& dataset, const ClassNames& classes,
+                                       bool skip_unknown);
+
 // Returns whether `data` is a mixture: a weight for each of several data sets, {own: 0.7,
 // public: 0.3}. Only training data may be one.
 bool is_mixture(const Config& data);

@@ -38,7 +38,7 @@ struct SyntheticSpec {
   int64_t classes = 0;  // 0 = the config's num_classes
   bool encoded = true;  // images are JPEG bytes if true, uint8 arrays if false
   Labels labels = Labels::class_number;
-  std::string label = "label";  // the label's key, unless it is `labels`
+  std::string label = "label";  // the label's key, for class_number and target
 };
 
 // What a source observed about the files of a split; data_notes() turns it into warnings.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -12,13 +13,12 @@
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/workdir/workdir.h"
-#include "lib/compare/run_status.h"
 #include "lib/device/large_blocks.h"
 #include "lib/predict/evaluated_best.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/predict/evaluation_folders.h"
 #include "lib/predict/row_evaluators.h"
-#include "lib/report/chrono.h"
+#include "lib/predict/run_watch.h"
 #include "lib/report/log.h"
 #include "lib/report/metric_file.h"
 #include "lib/report/metric_writer.h"
@@ -58,25 +58,10 @@ struct FoundCheckpoint {
 std::vector<FoundCheckpoint> list_new(const CkptFolder& ckpt, const EvaluatedCheckpoints& done) {
   std::vector<FoundCheckpoint> found;
   for (const int64_t step : ckpt.steps()) {
-    const auto identity = EvaluatedCheckpoints::identity(ckpt.step(step));
-    if (identity && !done.contains(step, *identity)) found.push_back({step, *identity});
+    if (const auto identity = done.new_identity(step, ckpt.step(step)))
+      found.push_back({step, *identity});
   }
   return found;
-}
-
-// Throws if the run has failed and no more checkpoints are expected. After a failure that may be
-// temporary, a launcher, cron or slurm usually restarts the run.
-void check_running(const Workdir& workdir, double failed_since, double patience) {
-  const int code = failure_code(workdir);
-  if (code == 0) return;
-  const bool final =
-      code == static_cast<int>(Exit::usage) || code == static_cast<int>(Exit::diverged);
-  if (!final && monotonic_seconds() - failed_since < patience) return;
-  throw Error(Exit::peer, workdir.dir(),
-              final
-                  ? fmt::format("the run has failed with code {}", code)
-                  : fmt::format("the run failed with code {} and was not continued within {:.0f} s",
-                                code, patience));
 }
 
 bool holds_run(const Workdir& workdir) {
@@ -152,21 +137,25 @@ class NewCheckpoints {
   // Waits for checkpoints that have no row and returns them. Returns none if the run has finished,
   // or immediately unless request.follow.
   std::vector<FoundCheckpoint> await_new() {
-    double failed_since = -1;
+    watch_.begin();
     while (true) {
-      const bool finished =
-          run_.finished().has_value();  // read before the list: no checkpoint comes later
+      const bool finished = run_finished();  // read before the list: no checkpoint comes later
       std::vector<FoundCheckpoint> found = list_new(run_.ckpt(), *done_);
       if (!found.empty() || finished || !request_.follow) return found;
       check_there();
-      if (failure_code(run_) == 0) {
-        failed_since = -1;
-      } else if (failed_since < 0) {
-        failed_since = monotonic_seconds();
-      }
-      check_running(run_, failed_since, request_.patience);
+      watch_.check_goes_on();
       poll_signals();
       std::this_thread::sleep_for(kWait);
+    }
+  }
+
+  // With --follow, a disk that cannot be read is tried again.
+  bool run_finished() {
+    try {
+      return request_.follow ? watch_.finished() : run_.finished().has_value();
+    } catch (const Error&) {
+      if (!request_.follow) throw;
+      return false;
     }
   }
 
@@ -183,13 +172,17 @@ class NewCheckpoints {
   }
 
   // With nothing to evaluate: throws if the request is wrong, or if the rows are not those that it
-  // asks for.
+  // asks for. Makes ckpt/best agree with the rows.
   void check_rows() {
     const std::optional<Restored> newest = Checkpointer::peek(request_.workdir);
     if (!newest) return;
     const TensorsFromMalloc memory;
     if (!request_.config.empty() || !request_.overrides.empty()) build(*newest);
-    if (done_->last_row() >= 0) add_to_row_evaluators(rows_, evaluators_of(request_, *newest));
+    if (done_->last_row() < 0) return;
+    add_to_row_evaluators(rows_, evaluators_of(request_, *newest));
+    if (!in_run() || !keeps_best(request_, *newest)) return;
+    build(*newest);
+    if (!best_) best_.emplace(run_, best_series(), rows_.metrics(), *done_);  // it mends ckpt/best
   }
 
   // Returns the number of checkpoints that were evaluated. Stops after a checkpoint whose
@@ -250,7 +243,7 @@ class NewCheckpoints {
     } catch (const Error& error) {
       const bool exists = file_exists(folder), disk_fails = error.code() == Exit::storage;
       // The checkpoint need not be damaged. --follow tries it again as long as the run goes on.
-      if (exists && disk_fails && (!request_.follow || run_.finished())) throw;
+      if (exists && disk_fails && (!request_.follow || run_finished())) throw;
       if (exists)
         log::warn("skipped: {}", error.what());
       else
@@ -351,8 +344,10 @@ class NewCheckpoints {
     const std::string text = checkpoint.meta.value("config", std::string()) +
                              checkpoint.meta.value("precision", std::string());
     if (!evaluators_ || text != built_from_) {
-      if (!in_run())
-        check_rows_outside_data(rows_.dir(), parse_config_json(run_config(checkpoint), "config"));
+      if (!in_run()) {
+        const std::string place = checkpoint.folder + "/" + kManifestName;
+        check_rows_outside_data(rows_.dir(), parse_config_json(run_config(checkpoint), place));
+      }
       evaluators_ = std::make_unique<RunEvaluators>(request_, checkpoint);
       best_.reset();
     }
@@ -361,6 +356,7 @@ class NewCheckpoints {
 
   const EvaluateRequest& request_;
   const Workdir run_;
+  RunWatch watch_{run_, request_.patience};
   bool has_run_ = holds_run(run_);  // when it was last seen
   Workdir rows_;
   std::optional<EvaluatedCheckpoints> done_;

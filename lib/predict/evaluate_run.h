@@ -39,8 +39,9 @@ struct NewRows {
 //
 // Throws as evaluate_checkpoint() does. Also throws
 // Error(Exit::usage) if there is no row because all checkpoints were skipped, and
-// Error(Exit::storage). With request.follow, throws Error(Exit::peer) if the run's files are gone
-// or the run failed: at once if it failed with code 2 or 4, otherwise after request.patience.
+// Error(Exit::storage). With request.follow, throws Error(Exit::peer) if the run's files are gone,
+// if the run failed or if it was killed: at once if it failed with code 2 or 4, otherwise after
+// request.patience.
 NewRows evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

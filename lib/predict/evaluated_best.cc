@@ -6,8 +6,7 @@
 #include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
-#include "lib/report/metric_direction.h"
-#include "lib/report/metric_file.h"
+#include "lib/train/best_rows.h"
 #include "lib/train/start.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
@@ -19,11 +18,7 @@ EvaluatedBest::EvaluatedBest(const Workdir& run, const std::vector<BestSeries>& 
     : run_(run), series_(series) {
   check_best(series_, run_);
   for (const BestSeries& each : series_) values_.emplace_back(each.watched);
-  for_each_row(metrics_file, [this](int64_t step, const Row& row) {
-    for (BestValue& each : values_) {
-      if (const auto value = evaluated_value(row, each.watched())) each.add(step, *value);
-    }
-  });
+  add_rows(values_, metrics_file);
   std::vector<std::string> folders;
   for (const BestSeries& each : series_) folders.push_back(run_.ckpt().best(each.name));
   restore_replaced(run_.ckpt(), std::set(folders.begin(), folders.end()));
@@ -43,54 +38,50 @@ void EvaluatedBest::mend(BestValue& best, const std::string& folder,
   const WatchedMetric& watched = best.watched();
   log::info("{} will be the checkpoint with the {} {}", folder,
             watched.higher_is_better ? "highest" : "lowest", watched.metric);
-  const auto found = read_best(folder);
-  const auto& rows = best.best();
-  if (found && (!rows || is_better(found->value, rows->value, watched.higher_is_better))) {
-    log::warn(
-        "{} is of step {} with {} {:g}, which has no row; it stays until a later step is better",
-        folder, found->step, watched.metric, found->value);
-    best.restore({found->step, found->value});
-    return;
-  }
-  if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
-  const std::string checkpoint = run_.ckpt().step(rows->step);
-  try {
+  const auto point = missing_best(best, folder);
+  if (!point) return;
+  const std::string checkpoint = run_.ckpt().step(point->step);
+  write_missing_best(folder, checkpoint, *point, [&] {
     const auto identity = EvaluatedCheckpoints::identity(checkpoint);
-    if (!identity || !done.contains(rows->step, *identity))
+    if (!identity || !done.contains(point->step, *identity))
       throw Error(Exit::usage, checkpoint, "no longer exists");
     verify_checkpoint(checkpoint);
-    write_best(folder, checkpoint,
-               {watched.metric, watched.higher_is_better, rows->step, rows->value});
-  } catch (const Error& error) {
-    if (error.code() == Exit::storage && file_exists(checkpoint))
-      throw error.needs_place() ? Error(Exit::storage, checkpoint, error.message()) : error;
-    log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
-              rows->step, watched.metric, rows->value, folder,
-              found ? fmt::format("stays that of step {} until a later step is better", found->step)
-                    : "is written when a later step is better");
-  }
+    write_best(folder, checkpoint, *point);
+  });
 }
 
 void EvaluatedBest::hold(int64_t step) {
+  not_held_.reset();
   if (series_.empty()) return;
+  const std::string checkpoint = run_.ckpt().step(step);
   try {
-    hold_checkpoint(held(), run_.ckpt().step(step));
+    retries_([&] {
+      try {
+        hold_checkpoint(held(), checkpoint);
+      } catch (const Error& error) {
+        if (file_exists(checkpoint)) throw;
+        throw Error(Exit::usage, checkpoint, "no longer exists");  // do not try again
+      }
+    });
   } catch (const Error& error) {
-    log::warn("{}; it cannot become the best checkpoint", error.what());
+    if (error.code() == Exit::storage) not_held_ = error;
+    log::warn("{}; {}", error.what(),
+              not_held_ ? "if it is the best checkpoint, this is tried again after its evaluation"
+                        : "it cannot become the best checkpoint");
   }
 }
 
 // Writes ckpt/best from the held checkpoint. A start of the run may delete the unfinished folder,
-// once.
-void EvaluatedBest::write(const std::string& folder, const BestPoint& point) const {
-  constexpr int kMostAttempts = 3;
-  for (int attempt = 1;; ++attempt) {
-    try {
-      return write_best(folder, held(), point);
-    } catch (const Error&) {
-      if (attempt == kMostAttempts) throw;
-    }
-  }
+// once. Then this tries again, as after a failure of the disk.
+void EvaluatedBest::write(const std::string& folder, const std::string& identity,
+                          const BestPoint& point) {
+  if (not_held_) hold(point.step);
+  if (not_held_) throw *not_held_;
+  const auto held_one = EvaluatedCheckpoints::identity(held());
+  if (!held_one || !EvaluatedCheckpoints::is_same(*held_one, identity))
+    throw Error(Exit::usage, run_.ckpt().step(point.step), "no longer exists");
+  retries_([&] { write_best(folder, held(), point); });
+  log::info("[{}] best checkpoint: {}", point.step, folder);
 }
 
 void EvaluatedBest::take(int64_t step, const std::string& identity, const Row& row) {
@@ -101,11 +92,9 @@ void EvaluatedBest::take(int64_t step, const std::string& identity, const Row& r
     if (step <= values_[i].last_step() || !values_[i].add(step, *value)) continue;
     const std::string folder = run_.ckpt().best(series_[i].name);
     try {
-      if (EvaluatedCheckpoints::identity(held()) != identity)
-        throw Error(Exit::storage, run_.ckpt().step(step), "no longer exists");
-      write(folder, {watched.metric, watched.higher_is_better, step, *value});
-      log::info("[{}] best checkpoint: {}", step, folder);
+      write(folder, identity, {watched.metric, watched.higher_is_better, step, *value});
     } catch (const Error& error) {
+      if (error.code() == Exit::storage) throw;
       log::warn("{} stays as it is, although step {} has the best {} so far, {:g}: {}", folder,
                 step, watched.metric, *value, error.what());
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,9 @@
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/report/row.h"
+#include "lib/report/storage_retries.h"
 #include "lib/train/selection.h"
+#include "lib/util/error.h"
 
 namespace bv {
 
@@ -28,12 +31,14 @@ class EvaluatedBest {
   ~EvaluatedBest();  // releases the held checkpoint
   EvaluatedBest(const EvaluatedBest&) = delete;
 
-  // Holds the checkpoint of a step that is about to be evaluated. Does nothing without series.
+  // Holds the checkpoint of a step that is about to be evaluated. Does nothing without series. If
+  // the disk fails, take() tries again.
   void hold(int64_t step);
   // Checks the metrics of the checkpoint that is held, and makes it the best one if they are the
   // best so far. `identity` is that of the checkpoint that was evaluated
   // (EvaluatedCheckpoints::identity()). Throws Error(Exit::usage) if the evaluators have not
-  // measured a metric of a series.
+  // measured a metric of a series, and Error(Exit::storage) if the best one cannot be written: its
+  // row must then not be written either.
   void take(int64_t step, const std::string& identity, const Row& row);
 
   // Moves the best checkpoints of `step` and of later ones aside: their rows are replaced.
@@ -42,12 +47,14 @@ class EvaluatedBest {
 
  private:
   void mend(BestValue& best, const std::string& folder, const EvaluatedCheckpoints& done);
-  void write(const std::string& folder, const BestPoint& point) const;
+  void write(const std::string& folder, const std::string& identity, const BestPoint& point);
   std::string held() const;  // the folder for the checkpoint that is held
 
   const Workdir& run_;
   const std::vector<BestSeries> series_;
   std::vector<BestValue> values_;  // one of each series
+  StorageRetries retries_;         // of hold() and take()
+  std::optional<Error> not_held_;  // why the disk did not let hold() hold the checkpoint
 };
 
 }  // namespace bv

@@ -7,9 +7,12 @@
 #include <system_error>
 #include <utility>
 
+#include "lib/ckpt/manifest.h"
+#include "lib/ckpt/restored.h"
 #include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/report/log.h"
+#include "lib/train/start.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/json_text.h"
@@ -32,6 +35,37 @@ std::optional<RunOfRows> named_run(const nlohmann::json& entry) {
     *text = entry.at(key).get<std::string>();
   }
   return run;
+}
+
+// Returns the text of a checkpoint's manifest; nullopt if there is none, "" if it cannot be read:
+// reading the checkpoint reports why.
+std::optional<std::string> manifest_text(const std::string& folder) {
+  try {
+    return read_file_if_any(folder + "/" + kManifestName);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::string manifest_hash(const std::string& text) {
+  return text.empty() ? "" : fmt::format("{:016x}", hash64(text));
+}
+
+// Returns a hash of what the weights of a checkpoint depend on; "" if its manifest is damaged.
+std::string weights_hash(const std::string& folder) {
+  try {
+    Manifest manifest = read_manifest(folder);
+    std::string text = fmt::format("{}\n", manifest.step);
+    for (const Manifest::File& file : manifest.files)
+      text += fmt::format("{} {} {:016x}\n", file.name, file.bytes, fmt::join(file.checksums, " "));
+    const Restored restored = {manifest.step, folder, {}, std::move(manifest.meta)};
+    for (const RunStart& start : starts_of(restored)) {
+      if (start.from <= restored.step) text += fmt::format("{} {}\n", start.from, start.time);
+    }
+    return fmt::format("{:016x}", hash64(text));
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 }  // namespace
@@ -80,19 +114,32 @@ EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> r
 }
 
 std::optional<std::string> EvaluatedCheckpoints::identity(const std::string& folder) {
-  try {
-    const auto manifest = read_file_if_any(folder + "/" + kManifestName);
-    return manifest ? std::optional(fmt::format("{:016x}", hash64(*manifest))) : std::nullopt;
-  } catch (const Error&) {
-    return "";  // reading the checkpoint reports why
-  }
+  const auto text = manifest_text(folder);
+  if (!text) return std::nullopt;
+  const std::string weights = weights_hash(folder);
+  return manifest_hash(*text) + (weights.empty() ? "" : " " + weights);
 }
 
-bool EvaluatedCheckpoints::contains(int64_t step, const std::string& identity) const {
+bool EvaluatedCheckpoints::is_same(std::string_view a, std::string_view b) {
+  const size_t end_a = a.find(' '), end_b = b.find(' ');
+  if (end_a != std::string_view::npos && end_b != std::string_view::npos)
+    return a.substr(end_a) == b.substr(end_b);
+  return a.substr(0, end_a) == b.substr(0, end_b);
+}
+
+std::optional<std::string> EvaluatedCheckpoints::new_identity(int64_t step,
+                                                              const std::string& folder) const {
+  const auto text = manifest_text(folder);
+  if (!text || contains(step, manifest_hash(*text))) return std::nullopt;
+  const auto whole = identity(folder);
+  return whole && contains(step, *whole) ? std::nullopt : whole;
+}
+
+bool EvaluatedCheckpoints::contains(int64_t step, std::string_view identity) const {
   const auto skipped = skipped_.find(step);
-  if (skipped != skipped_.end() && skipped->second == identity) return true;
+  if (skipped != skipped_.end() && is_same(skipped->second, identity)) return true;
   const auto found = identities_.find(step);
-  return rows_.contains(step) && (found == identities_.end() || found->second == identity);
+  return rows_.contains(step) && (found == identities_.end() || is_same(found->second, identity));
 }
 
 std::optional<int64_t> EvaluatedCheckpoints::started(int64_t row) const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace bv {
@@ -35,13 +36,21 @@ class EvaluatedCheckpoints {
   // Sets the run that the next call of add() or remove_from() records.
   void set_run(RunOfRows run) { run_ = std::move(run); }
 
-  // Returns what identifies the checkpoint in `folder`: a hash of its manifest. nullopt if there is
-  // no manifest.
+  // Returns what identifies the checkpoint in `folder`: a hash of its manifest and, after a space,
+  // a hash of what its weights depend on: the step, the checksums of its files and the starts of
+  // the run up to this step. The second hash is missing if the manifest is damaged. nullopt if
+  // there is no manifest.
   static std::optional<std::string> identity(const std::string& folder);
+  // Returns whether two identities are those of the same weights: a run may save a step twice. If
+  // one has only the hash of the manifest, as in records of earlier versions, compares that.
+  static bool is_same(std::string_view a, std::string_view b);
+  // Returns the identity of the checkpoint in `folder` if contains() is false for it; nullopt also
+  // if there is no manifest. Parses the manifest only if its hash is new.
+  std::optional<std::string> new_identity(int64_t step, const std::string& folder) const;
 
   // Returns whether the checkpoint has a row, or was skipped by this process. Without a record, any
   // checkpoint of a step that has a row counts as evaluated.
-  bool contains(int64_t step, const std::string& identity) const;
+  bool contains(int64_t step, std::string_view identity) const;
   bool has_row(int64_t step) const { return rows_.contains(step); }
   const std::set<int64_t>& rows() const { return rows_; }
   // Returns the step of the last row; -1 if there is none.

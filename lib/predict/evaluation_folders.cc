@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -29,13 +28,13 @@ bool is_empty_folder(const std::string& path) {
 }
 
 // Returns whether there is such a folder and it may hold data: an image, or a folder that is
-// neither hidden nor one of `known`.
-bool may_hold_data(const std::string& path, std::initializer_list<std::string_view> known) {
+// neither hidden nor at one of the `known` paths.
+bool may_hold_data(const std::string& path, std::initializer_list<std::string> known) {
   if (!folder_exists(path)) return false;
   bool found = false;
   for_each_entry(path, [&](const FolderEntry& entry) {
     const bool is_known = entry.name.starts_with('.') || entry.name == "lost+found" ||
-                          std::ranges::find(known, entry.name) != known.end();
+                          std::ranges::find(known, path + "/" + entry.name) != known.end();
     found |= entry.folder ? !is_known : has_image_suffix(entry.name);
   });
   return found;
@@ -56,10 +55,11 @@ void check_is_run(const std::string& workdir, bool follow) {
   const auto may_begin = [&] {
     if (!folder_exists(workdir) || any_exists({run.evaluated()})) return false;
     // scripts/cron.sh makes .cron.lock before it starts the run.
-    if (any_exists({run.config(), run.lock(), run.failed(), workdir + "/.cron.lock"})) return true;
+    if (any_exists({run.config(), run.lock(), run.failed(), run.cron_lock()})) return true;
     // An earlier --follow has made eval/, and a launcher may have opened a log file.
-    return !may_hold_data(workdir, {"eval", "log", "post-mortem", "tb", "trace"}) &&
-           !may_hold_data(run.evaluation(), {"tb"});
+    return !may_hold_data(workdir, {run.evaluation(), run.log_folder(), run.post_mortem(),
+                                    run.tensorboard(), run.trace_folder()}) &&
+           !may_hold_data(run.evaluation(), {Workdir(run.evaluation()).tensorboard()});
   };
   if (follow && may_begin()) return;
   throw Error(Exit::usage, workdir,
@@ -72,7 +72,8 @@ void check_rows_folder(const std::string& output, const std::string& workdir) {
   const Workdir rows(output);
   // A log file is allowed: in `bvtrain eval --output R > R/log`, the shell creates it first.
   const auto has_other_files = [&] {
-    return any_exists({rows.report(), rows.learning_curve()}) || may_hold_data(output, {"tb"});
+    return any_exists({rows.report(), rows.learning_curve()}) ||
+           may_hold_data(output, {rows.tensorboard()});
   };
   if (!any_exists({rows.evaluated(), rows.metrics(), rows.lock()}) && has_other_files()) {
     throw Error(Exit::usage, place,

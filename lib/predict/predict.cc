@@ -47,7 +47,6 @@ class Predictor {
       copy_weights(*from.checkpoint, request.ema, *model_);
       warn_of_other_weights(config, request.ema);
     } else {
-      if (request.ema) throw Error(Exit::usage, "--ema", "needs a --workdir");
       if (numbers && !weights.empty() && has_target_scale(weights, *model_))
         add_target_scale(*model_, env.num_classes);
       load_file(from, weights);
@@ -71,10 +70,8 @@ class Predictor {
  private:
   // `place`: what sets the preprocessing.
   static void check_image(const at::Tensor& image, const Place& place) {
-    if (image.dim() != 3)
-      throw Error(Exit::usage, place, "gives an 'image' that is not (height, width, channels)");
-    if (image.scalar_type() != at::kFloat)
-      throw Error(Exit::usage, place, "gives an 8-bit 'image'; add value_range(-1, 1)");
+    const std::string fault = image_fault(image.dim(), image.scalar_type());
+    if (!fault.empty()) throw Error(Exit::usage, place, fault);
   }
 
   // Throws at `place` if the images have another number of channels than the training images, or a

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <thread>
 
 #include "lib/export/trained_model.h"
 #include "lib/input/image/pixel_limit.h"
@@ -18,6 +17,7 @@
 #include "lib/predict/predict_inputs.h"
 #include "lib/report/log.h"
 #include "lib/train/data_changes.h"
+#include "lib/util/host.h"
 
 namespace bv {
 namespace {
@@ -35,8 +35,6 @@ Config evaluator(const Config& config, const std::string& name) {
   throw Error(Exit::usage, "--eval " + name, unknown_name_message("evaluator", name, known));
 }
 
-int own_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
-
 // Sets the limit of the config or, if it has no `input`, that of the training.
 void read_pixel_limit(const PredictModel& model) {
   const bool own = model.config.is_map("input") || !model.trained;
@@ -45,11 +43,30 @@ void read_pixel_limit(const PredictModel& model) {
   throw_problems(config);
 }
 
-std::shared_ptr<const Dataset> open_data(const PredictModel& model, const PredictRequest& request) {
+// Opens the files of `--input`. Numbers their labels as those of an evaluator's data: by the names
+// of the model's classes. `numbers`: they are no classes.
+std::shared_ptr<const Dataset> open_files(const PredictModel& model, const PredictRequest& request,
+                                          bool numbers) {
+  auto data = std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
+  if (!request.labels || numbers || !data->source().labels(0).defined()) return data;
+  const std::string& file = request.inputs.front();  // only an .npz file has labels
+  try {
+    for (const std::string& line :
+         match_classes(*data, {model.class_names, "the model"}, /*skip_unknown=*/false))
+      log::warn("{}: {}", file, line);
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage || !error.needs_place()) throw;
+    const std::string& why = error.message();  // it may end with a key of a data set's section
+    throw Error(Exit::usage, file, why.substr(0, why.find("; `unknown_classes")));
+  }
+  return data;
+}
+
+std::shared_ptr<const Dataset> open_data(const PredictModel& model, const PredictRequest& request,
+                                         bool numbers) {
   const Config& config = model.config;
   read_pixel_limit(model);
-  if (request.eval.empty())
-    return std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
+  if (request.eval.empty()) return open_files(model, request, numbers);
   DataEnv env;
   env.source.seed = static_cast<uint64_t>(config.get<int64_t>("seed", 0));
   env.source.num_classes = config.get<int64_t>("num_classes", 0);
@@ -59,7 +76,7 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   const auto open = prepare_data(keys.section("data"), env);
   throw_problems(config);
   auto data = open(ClassNames{model.class_names, "the model"});
-  if (quarantine) data = quarantine->leave_out(data, "evals." + request.eval, own_threads());
+  if (quarantine) data = quarantine->leave_out(data, "evals." + request.eval, usable_cores());
   throw_problems(config);
   // The checkpoint counts an evaluator's `train` with its data.
   if (model.checkpoint && !keys.has("train")) {
@@ -146,10 +163,14 @@ void check_decodes(const PredictModel& model, const PredictRequest& request, con
                           quote, ops));
 }
 
-LoaderOptions loader_options(int64_t batch_size) {
+LoaderOptions loader_options(const PredictModel& model, const PredictRequest& request,
+                             int64_t batch_size) {
   LoaderOptions options;
   options.batch_size = batch_size;
-  options.threads = own_threads();
+  // An evaluator's random ops draw as they do in the run.
+  if (!request.eval.empty())
+    options.seed = static_cast<uint64_t>(model.config.get<int64_t>("seed", 0));
+  options.threads = usable_cores();
   options.shuffle = false;
   options.evaluation = true;
   options.error_budget = std::numeric_limits<int64_t>::max();
@@ -160,7 +181,7 @@ LoaderOptions loader_options(int64_t batch_size) {
 }  // namespace
 
 PredictData::PredictData(const PredictModel& model, const PredictRequest& request, bool numbers)
-    : data_(open_data(model, request)),
+    : data_(open_data(model, request, numbers)),
       pp_(std::make_shared<Pipeline>(read_pp(model, request))),
       pp_place_(place_of_pp(model, request)),
       size_(request.first > 0 ? std::min(request.first, data_->size()) : data_->size()),
@@ -168,7 +189,7 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
       of_evaluator_(!request.eval.empty()),
       pp_makes_labels_(!request.eval.empty() && !request.pp),
       labels_(read_labels(model, request, *pp_, numbers)),
-      options_(loader_options(std::min(request.batch_size, size_))) {
+      options_(loader_options(model, request, std::min(request.batch_size, size_))) {
   if (!request.eval.empty() && evaluator(model.config, request.eval).has("tta")) {
     log::warn(
         "--eval {}: the evaluator averages over augmented views (tta), predict does not, so "

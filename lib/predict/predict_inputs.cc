@@ -115,11 +115,8 @@ class NpzInputs : public Source {
  public:
   explicit NpzInputs(const std::string& file) : arrays_(read_npz(file)) {
     const auto image = arrays_.find("image");
-    if (image == arrays_.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, array] : arrays_) names.push_back(name);
-      throw Error(Exit::usage, file, fmt::format("no array 'image', only {}", join(names, ", ")));
-    }
+    if (image == arrays_.end())
+      throw Error(Exit::usage, file, fmt::format("no array 'image', only {}", names_of(arrays_)));
     if (image->second.dim() < 1 || image->second.size(0) < 1)
       throw Error(Exit::usage, file, "the array 'image' has no rows");
     size_ = image->second.size(0);

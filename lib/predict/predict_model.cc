@@ -22,6 +22,7 @@ Config card_config(const ModelCard& card, const std::string& file,
                                  {"num_classes", card.num_classes},
                                  {"loss", card.loss}};
   if (!card.precision.empty()) keys["precision"] = card.precision;
+  if (card.max_pixels) keys["input"]["max_pixels"] = *card.max_pixels;
   if (card.pp) keys["evals"]["exported"]["pp_fn"] = *card.pp;
   return parse_config_json(keys.dump(), file, overrides);
 }

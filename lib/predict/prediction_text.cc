@@ -161,8 +161,8 @@ class Csv : public PredictionText {
     for (size_t k = 1; k <= columns_; ++k) {
       const std::string target = class_name(batch, static_cast<int64_t>(k) - 1);
       const std::string end = target.empty() ? fmt::format("{}", k) : target;
-      if (batch.numbers && batch.labelled) names.push_back(field("label_" + end));
-      if (batch.numbers) names.push_back(field("value_" + end));
+      if (batch.numbers && batch.labelled) names.push_back(csv_field("label_" + end));
+      if (batch.numbers) names.push_back(csv_field("value_" + end));
       for (const char* name : {"class", "name", "probability"})
         if (!batch.numbers) names.push_back(fmt::format("{}_{}", name, k));
     }
@@ -172,7 +172,7 @@ class Csv : public PredictionText {
 
   std::string line(const PredictedBatch& batch, const PredictedRow& row,
                    const std::vector<Guess>& guesses) const {
-    std::vector<std::string> fields = {field(row.name)};
+    std::vector<std::string> fields = {csv_field(row.name)};
     if (batch.labelled && !batch.numbers) add_classes(batch, row, fields);
     for (const Guess& guess : guesses) {
       if (batch.numbers && batch.labelled) {
@@ -180,12 +180,12 @@ class Csv : public PredictionText {
         fields.push_back(right ? fmt::format("{}", *right) : "");
       }
       if (!batch.numbers) fields.push_back(fmt::format("{}", guess.index));
-      if (!batch.numbers) fields.push_back(field(class_name(batch, guess.index)));
+      if (!batch.numbers) fields.push_back(csv_field(class_name(batch, guess.index)));
       fields.push_back(fmt::format("{}", guess.probability));
     }
     const size_t each = !batch.numbers ? 3 : batch.labelled ? 2 : 1;
     fields.resize(fields.size() + each * (columns_ - guesses.size()));
-    fields.push_back(field(row.error));
+    fields.push_back(csv_field(row.error));
     return join(fields, ",") + "\n";
   }
 
@@ -201,14 +201,7 @@ class Csv : public PredictionText {
     }
     const bool named = !batch.class_names.empty();
     fields.push_back(join(numbers, ";"));
-    fields.push_back(named ? field(join(names, ";")) : "");
-  }
-
-  static std::string field(const std::string& text) {
-    if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-    std::string quoted = "\"";
-    for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return quoted + '"';
+    fields.push_back(named ? csv_field(join(names, ";")) : "");
   }
 
   const int64_t top_;

@@ -19,7 +19,7 @@ Restored read_bad_step(const std::string& folder) {
         Exit::usage, folder,
         file_exists(folder + "/" + kBadStepReport)
             ? "has no weights: the step was detected after its update, or the state was sharded; "
-              "`bvtrain replay --workdir D` repeats the run from its last checkpoint"
+              "`bvtrain replay --workdir D` repeats the run from its last checkpoint, if it has one"
             : "is not the folder of a bad step, such as D/post-mortem/step-12");
   }
   Restored restored = Checkpointer::load(weights);

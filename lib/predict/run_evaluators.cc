@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lib/ckpt/restored.h"
+#include "lib/config/count.h"
 #include "lib/device/compute_threads.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/model/init.h"
@@ -15,10 +16,11 @@
 #include "lib/report/chrono.h"
 #include "lib/report/live_line.h"
 #include "lib/report/log.h"
+#include "lib/report/log_warnings.h"
 #include "lib/train/data_changes.h"
 #include "lib/train/keys.h"
 #include "lib/train/recipe.h"
-#include "lib/train/recipe_reading.h"
+#include "lib/train/start.h"
 #include "lib/train/step/shape_check.h"
 #include "lib/util/json_text.h"
 #include "lib/util/pattern.h"
@@ -31,7 +33,7 @@ namespace {
 // Uses as many threads as the run did, unless the config sets another number.
 int compute_threads_of(const Config& config, const Restored& from) {
   const int trained = from.meta.value("compute_threads", at::get_num_threads());
-  const int threads = positive_count(config, "compute_threads", trained);
+  const int threads = read_count(config, "compute_threads", 1, trained);
   start_compute_threads(threads);
   return threads;
 }
@@ -95,6 +97,10 @@ std::string evaluators_of(const EvaluateRequest& request, const Restored& from) 
   return evaluation_config(request, from).section("evals").json() + "\n";
 }
 
+bool keeps_best(const EvaluateRequest& request, const Restored& from) {
+  return has_best_by_eval(evaluation_config(request, from));
+}
+
 RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& from)
     : config_(evaluation_config(request, from)),
       threads_(compute_threads_of(config_, from)),
@@ -110,7 +116,7 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   move_to(device_, *model_);
   read_jobs(from, parts.env);
   finish_reading(config_, {"best", "early_stop"});
-  for (const std::string& line : warnings(config_)) log::warn("{}", line);
+  log_warnings(config_);
 }
 
 std::string RunEvaluators::evals() const {
@@ -143,19 +149,16 @@ void RunEvaluators::run(const Restored& checkpoint, MetricWriter& metrics, const
 void RunEvaluators::read_jobs(const Restored& from, const ModelEnv& env) {
   const RunLength length = length_of(config_, from.meta);
   read_max_pixels(config_.section("input"));
-  EvalDefaults defaults;
-  defaults.batch_size = config_.get<int64_t>("batch_size_eval", length.batch_size);
-  defaults.threads = positive_count(config_.section("input"), "threads", at::get_num_threads());
-  defaults.pinned = !device_.is_cpu();
-  defaults.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
-  defaults.data.source = {defaults.seed, env.num_classes};
+  EvalDefaults defaults = read_eval_defaults(config_, length.batch_size);
+  EvalEnv& shared = defaults.env;
+  loss_ = shared.loss;
+  shared.threads = read_count(config_.section("input"), "threads", 1, at::get_num_threads());
+  shared.pinned = !device_.is_cpu();
+  shared.seed = static_cast<uint64_t>(config_.get<int64_t>("seed", 0));
+  shared.data.source = {shared.seed, env.num_classes};
   // Set even if there are no names: then folders called 0, 1, 10 get these numbers, as in the run.
-  defaults.data.classes = ClassNames{from.meta.value("class_names", std::vector<std::string>()),
-                                     "the checkpoint " + from.folder};
-  const std::string task = config_.get("task", "classify");
-  defaults.data.labels_are_numbers = task == "regress";
-  defaults.has_ema = config_.has("ema");
-  defaults.loss = loss_ = config_.get("loss", default_loss(task));
+  shared.data.classes = classes_of(from);
+  shared.data.labels_are_numbers = config_.is_text("task", "regress");
   defaults.predictions = task_->predictions();
   const Config evals = config_.section("evals");
   jobs_ = read_evals(evals, defaults, length);
@@ -182,23 +185,16 @@ void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContex
                             MetricWriter& metrics) {
   copy_weights(checkpoint, job.ema, *model_);
   context.predict = bind_prediction(*task_, job.pred, *model_, precision_, job.tta);
-  std::optional<int64_t> left_out;
-  context.left_out = [&](const std::string& data, int64_t count,
-                         const std::vector<FailedExample>& failed) {
-    left_out = left_out.value_or(0) + count;
+  context.left_out = [](const std::string& data, int64_t,
+                        const std::vector<FailedExample>& failed) {
     for (const FailedExample& each : failed)
       log::warn("{}: {} is left out: {}", data, each.name, each.reason);
   };
-  Row values;
-  const Measure emit = [&](std::string_view name, double value) {
-    values.emplace_back(job.prefix + std::string(name), value);
-    const std::string clash = claim_metric(values.back().first, job.name, metric_owners_);
-    if (!clash.empty()) throw Error::in("evals." + job.name, Exit::usage, clash);
-    metrics.measure(values.back().first, value);
+  const Measure measure = [&](std::string_view name, double value) {
+    metrics.measure(name, value);
   };
   const double began = monotonic_seconds();
-  job.evaluator->run(context, emit);
-  if (left_out) emit("errors", static_cast<double>(*left_out));
+  const Row values = run_evaluator(job, context, metric_owners_, measure);
   const double seconds = monotonic_seconds() - began;
   metrics.measure(kEvalSeconds + job.name, seconds);
   log::info("{}", evaluation_line(checkpoint.step, job.name, values, seconds, metrics.summary()));

@@ -35,6 +35,8 @@ struct EvaluateRequest {
 void check_overrides(const EvaluateRequest& request);
 // Returns the evaluators that a request asks for, as JSON. Builds nothing.
 std::string evaluators_of(const EvaluateRequest& request, const Restored& from);
+// Returns whether the resulting config has an entry of `best` with `by: eval`. Builds nothing.
+bool keeps_best(const EvaluateRequest& request, const Restored& from);
 
 class RunEvaluators {
  public:

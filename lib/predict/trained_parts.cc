@@ -1,5 +1,7 @@
 #include "lib/predict/trained_parts.h"
 
+#include "lib/train/recipe.h"
+
 namespace bv {
 
 TrainedParts make_trained_parts(const Config& config, const Restored& from) {
@@ -12,13 +14,8 @@ TrainedParts make_trained_parts(const Config& config, const Restored& from) {
   parts.env = {num_classes, image[0], image[1], image[2]};
   parts.model =
       Model::Registry::make(name, config.section("model"), config.place("model_name"), parts.env);
-  TaskEnv env;
-  const std::string task = config.get("task", "classify");
-  env.loss_name = config.get("loss", default_loss(task));
-  env.loss_place = config.place("loss");
-  env.label_smoothing = config.get<double>("label_smoothing", 0.0);
-  env.num_classes = num_classes;
-  parts.task = Task::Registry::make(task, config.section("task_kw"), config.place("task"), env);
+  parts.task = Task::Registry::make(config.get("task", "classify"), config.section("task_kw"),
+                                    config.place("task"), read_task_env(config, num_classes));
   parts.task->add_buffers(*parts.model, num_classes);
   return parts;
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <numeric>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -81,12 +81,6 @@ void Chrono::tick(int64_t step) {
   if (step == previous_step_) return;
   const double now = now_();
   measure_("uptime", now - program_start_);
-  for (const auto& [name, seconds] : averages_) {
-    measure_(name, std::accumulate(seconds.begin(), seconds.end(), 0.0) /
-                       static_cast<double>(seconds.size()));
-  }
-  averages_.clear();
-
   const bool warm = !warming_up();
   advance(step, now);
   measure_("examples_seen", static_cast<double>(state_.accum_examples_seen));
@@ -208,8 +202,20 @@ void Chrono::time(const std::string& name, const std::function<void()>& timed) {
   log::write_detail(fmt::format("TIMING[{}]: {}", name, seconds));
 }
 
-void Chrono::time_average(const std::string& name, double seconds) {
-  averages_[name].push_back(seconds);
+void to_json(nlohmann::json& json, const Chrono::State& state) {
+  json = {{"accum_program_time", state.accum_program_time},
+          {"accum_train_time", state.accum_train_time},
+          {"accum_pause_time", state.accum_pause_time},
+          {"accum_device_time", state.accum_device_time},
+          {"accum_examples_seen", state.accum_examples_seen}};
+}
+
+void from_json(const nlohmann::json& json, Chrono::State& state) {
+  state.accum_program_time = json.at("accum_program_time");
+  state.accum_train_time = json.at("accum_train_time");
+  state.accum_pause_time = json.at("accum_pause_time");
+  state.accum_device_time = json.value("accum_device_time", 0.0);
+  state.accum_examples_seen = json.at("accum_examples_seen");
 }
 
 }  // namespace bv

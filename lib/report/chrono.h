@@ -4,9 +4,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "lib/report/row.h"
 
@@ -14,7 +13,7 @@ namespace bv {
 
 class Chrono {
  public:
-  // What checkpoints store under chrono/. Times are in seconds.
+  // What the metadata of a checkpoint holds as `chrono`. Times are in seconds.
   struct State {
     double accum_program_time = 0, accum_train_time = 0, accum_pause_time = 0;
     int64_t accum_examples_seen = 0;
@@ -60,8 +59,6 @@ class Chrono {
   void resume();
   // Runs `timed` and measures how many seconds it took as `name`.
   void time(const std::string& name, const std::function<void()>& timed);
-  // Adds to the values of `name`, whose mean is measured at the next tick.
-  void time_average(const std::string& name, double seconds);
 
   // Describes the progress: steps, wall time, remaining time.
   const std::string& note() const { return note_; }
@@ -95,8 +92,11 @@ class Chrono {
   bool is_paused_ = false;
   double all_paused_ = 0;
   std::string note_ = "Chrono n/a";
-  std::map<std::string, std::vector<double>> averages_;
 };
+
+// Older checkpoints lack accum_device_time: from_json() then sets it to 0.
+void to_json(nlohmann::json& json, const Chrono::State& state);
+void from_json(const nlohmann::json& json, Chrono::State& state);
 
 // Seconds of a monotonic clock: the default clock of Chrono.
 double monotonic_seconds();

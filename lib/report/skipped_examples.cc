@@ -84,8 +84,8 @@ std::string SkippedExamples::open(const std::string& file, int64_t last_step,
     }
   }
   if (damaged > 0) {
-    log::warn("{}:{}: dropped {} line{}: not a skipped example", file, first_damaged, damaged,
-              damaged == 1 ? "" : "s");
+    log::warn("{}:{}: dropped {}: not a skipped example", file, first_damaged,
+              counted(damaged, "line"));
   }
   if (kept.empty()) {
     remove_file(file);

@@ -8,7 +8,6 @@
 // For one-hot labels this is torch's cross_entropy(weight=w, reduction="mean").
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
-#include <fmt/ranges.h>
 
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
@@ -41,10 +40,7 @@ const KeyTable classify_keys(
 const at::Tensor& need_key(const Batch& batch, const char* key, const char* hint) {
   const auto found = batch.find(key);
   if (found != batch.end()) return found->second;
-  std::vector<std::string> keys;
-  for (const auto& [name, tensor] : batch) keys.push_back(name);
-  refuse_classify(
-      fmt::format("a batch has no '{}', only {}; {}", key, fmt::join(keys, ", "), hint));
+  refuse_classify(fmt::format("a batch has no '{}', only {}; {}", key, names_of(batch), hint));
 }
 
 const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {

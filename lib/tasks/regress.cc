@@ -9,7 +9,6 @@
 #include <ATen/ops/huber_loss.h>
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/mse_loss.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -51,15 +50,12 @@ constexpr int64_t kCompared = 8;
 }
 
 // Returns the name of the targets in a batch or an example: "labels" or "label".
-template <class Features>
-const char* target_key(const Features& features) {
+const char* target_key(const Example& features) {
   for (const char* key : {"labels", "label"})
     if (features.contains(key)) return key;
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : features) names.push_back(name);
   refuse_regress(fmt::format(
       "a batch has no 'labels' and no 'label', only {}; name one in keep(\"image\", ...)",
-      fmt::join(names, ", ")));
+      names_of(features)));
 }
 
 // Returns the targets of a batch, (n, targets) float32, where `outputs` are the model's. Throws if

@@ -1,11 +1,9 @@
 #include "lib/train/dry_run.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
-#include <unistd.h>
-
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
+#include "lib/input/cache/cache_memory.h"
 #include "lib/report/log.h"
 #include "lib/train/start.h"
 #include "lib/util/printable.h"
@@ -19,55 +17,31 @@ constexpr double kMacsPerSecond = 3e10;  // a conservative guess for two cores i
 
 // Returns the first n training examples as a batch.
 Batch first_examples(const Recipe& recipe, int64_t n) {
-  LoaderOptions options = recipe.loader;
+  LoaderOptions options = in_one_process(recipe.loader);
   options.batch_size = n;
-  options.rank = 0;
-  options.ranks = 1;
-  options.pinned = false;  // this host may have no GPU
   options.threads = 1;
-  options.prefetch = 1;
-  Loader loader(recipe.data, options);
-  Batch batch = loader.next();
-  for (auto& [name, value] : batch) value = value.clone();  // to outlive the loader
-  return batch;
+  return copy_of(Loader(recipe.data, options).next());
 }
 
-double available_memory() {
-  return static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) *
-         static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
-// Runs the model on the meta device. Throws Error(Exit::usage) if logits and labels differ in
-// shape. Adds the multiply-accumulates to `macs`, which may be null.
-void trace_on_meta(const Recipe& shapes, const Batch& batch, const char* labels_key, double* macs) {
+// Runs the model on the meta device, for images of this shape. Returns its multiply-accumulates.
+double count_macs(const Recipe& shapes, const at::Tensor& image) {
   const at::NoGradGuard no_grad;
+  double macs = 0;
   Pass pass;
   pass.precision = shapes.precision;
-  pass.macs = macs;
-  const at::Tensor& image = batch.at("image");
-  const at::Tensor logits =
-      shapes.model->forward(at::empty(image.sizes(), image.options().device(at::kMeta)), pass);
-  const auto labels = batch.find(labels_key);
-  if (labels != batch.end() && labels->second.dim() == 2 &&
-      labels->second.sizes() != logits.sizes()) {
-    throw Error(Exit::usage, shapes.config.place("model_name"),
-                fmt::format("the model gives {} but '{}' is {}", shape_text(logits.sizes()),
-                            labels_key, shape_text(labels->second.sizes())));
-  }
+  pass.macs = &macs;
+  shapes.model->forward(at::empty(image.sizes(), image.options().device(at::kMeta)), pass);
+  return macs;
 }
 
-void evaluate_once(const Recipe& recipe, int64_t n, bool meta) {
+void evaluate_once(const Recipe& recipe, int64_t n) {
   const at::NoGradGuard no_grad;
   for (const EvalJob& job : recipe.evals) {
     const Batch batch = job.evaluator->probe(n);
     if (batch.empty()) continue;  // this evaluator needs no predictions
     Pass pass;
     pass.precision = recipe.precision;
-    if (meta) {
-      trace_on_meta(recipe, batch, "labels", nullptr);
-    } else {
-      recipe.task->predict(job.pred, *recipe.model, batch, pass);
-    }
+    recipe.task->predict(job.pred, *recipe.model, batch, pass);
   }
 }
 
@@ -84,8 +58,8 @@ DryRunSummary summary_of(const Recipe& shapes) {
   summary.processes = shapes.ranks.count;
   summary.own_examples = shapes.length.batch_size / shapes.ranks.count;
   summary.micro_batches = shapes.grad_accum_steps;
-  summary.sent_bytes = shapes.sent_bytes;
-  summary.state_bytes = shapes.state_bytes;
+  summary.sent_bytes = shapes.cost.sent_bytes;
+  summary.state_bytes = shapes.cost.state_bytes;
   for (const EvalJob& job : shapes.evals)
     summary.evaluators.emplace_back(job.name, job.evaluator->examples());
   return summary;
@@ -113,19 +87,17 @@ DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRun
   const int64_t few = std::max<int64_t>(shapes.grad_accum_steps, 2);
   const int64_t n = full ? shapes.length.batch_size : std::min(shapes.length.batch_size, few);
   const Batch batch = first_examples(shapes, n);
-  double macs = 0;
-  trace_on_meta(shapes, batch, "labels", &macs);
+  const double macs = count_macs(shapes, batch.at("image"));
   // Forward and backward cost as much as three forward passes, an evaluator as much as one.
   const auto passes = static_cast<double>(3 + shapes.evals.size());
-  const bool quick = full || (passes * macs / kMacsPerSecond < kQuickSeconds &&
-                              shapes.state_bytes < available_memory() / 2);
-  if (quick) {
+  const auto memory = available_memory();
+  const bool fits = !memory || shapes.cost.state_bytes < *memory / 2;
+  const bool quick = full || (fits && passes * macs / kMacsPerSecond < kQuickSeconds);
+  if (quick) {  // otherwise `shapes` has checked the evaluators, too
     Recipe real(config, options.synthetic, false, Group::single(), c10::kCPU, 0, classes);
     real.step->run(1, batch, /*measure=*/true);
     real.step->measurements(1);
-    evaluate_once(real, n, /*meta=*/false);
-  } else {
-    evaluate_once(shapes, n, /*meta=*/true);
+    evaluate_once(real, n);
   }
   summary.macs = macs / static_cast<double>(n);
   summary.checked_examples = n;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
@@ -76,15 +77,8 @@ std::string read_prefix(const std::string& name, const Config& config) {
 }
 
 EvalEnv eval_env(const std::string& name, const EvalDefaults& defaults) {
-  EvalEnv env;
+  EvalEnv env = defaults.env;
   env.name = name;
-  env.batch_size = defaults.batch_size;
-  env.threads = defaults.threads;
-  env.seed = defaults.seed;
-  env.pinned = defaults.pinned;
-  env.data = defaults.data;
-  env.group = defaults.group;
-  env.loss = defaults.loss;
   return env;
 }
 
@@ -196,6 +190,27 @@ std::string claim_metric(const std::string& metric, const std::string& evaluator
   if (!of_training && owner == evaluator) return "";
   return fmt::format("measures '{}', which is also a metric of {}: give it another `prefix`",
                      metric, of_training ? "the training" : fmt::format("evaluator '{}'", owner));
+}
+
+Row run_evaluator(const EvalJob& job, EvalContext context, MetricOwners& owners,
+                  const Measure& measure) {
+  std::optional<int64_t> left_out;
+  context.left_out = [&left_out, tell = std::move(context.left_out)](
+                         const std::string& data, int64_t count,
+                         const std::vector<FailedExample>& failed) {
+    left_out = left_out.value_or(0) + count;
+    tell(data, count, failed);
+  };
+  Row values;
+  const Measure emit = [&](std::string_view name, double value) {
+    const std::string& metric = values.emplace_back(job.prefix + std::string(name), value).first;
+    const std::string clash = claim_metric(metric, job.name, owners);
+    if (!clash.empty()) throw Error::in("evals." + job.name, Exit::usage, clash);
+    measure(metric, value);
+  };
+  job.evaluator->run(context, emit);
+  if (left_out) emit("errors", static_cast<double>(*left_out));
+  return values;
 }
 
 bool lacks_name(const Config& evals) {

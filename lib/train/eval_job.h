@@ -11,6 +11,7 @@
 #include "lib/config/duration.h"
 #include "lib/evals/evaluator.h"
 #include "lib/input/prepare_data.h"
+#include "lib/report/row.h"
 
 namespace bv {
 
@@ -33,14 +34,8 @@ struct EvalJob {
 
 // What the run gives to all its evaluators.
 struct EvalDefaults {
-  int64_t batch_size = 0;
-  int threads = 1;
-  uint64_t seed = 0;
-  bool pinned = false;  // as in EvalEnv
-  DataEnv data;
-  Group* group = &Group::single();  // as in EvalEnv
-  bool has_ema = false;             // the run keeps averaged weights
-  std::string loss;                 // as in EvalEnv
+  EvalEnv env;           // without a name
+  bool has_ema = false;  // the run keeps averaged weights
   // Whether num_classes fits the training data. If not, labels seem to be out of range, so the
   // evaluators are not sound: only their data is opened.
   bool classes_known = true;
@@ -55,6 +50,13 @@ using MetricOwners = std::map<std::string, std::string>;
 // the values.
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners);
+
+// Runs the evaluator. Passes its metrics to `measure` with their whole names and returns them. Sets
+// context.left_out to count the examples that it leaves out, as the metric `errors`, and to call
+// the function that was there. Throws Error(Exit::usage) if another evaluator or the training has a
+// metric of the same name.
+Row run_evaluator(const EvalJob& job, EvalContext context, MetricOwners& owners,
+                  const Measure& measure);
 
 // Whether `evals` itself has the keys of an evaluator: its name was forgotten.
 bool lacks_name(const Config& evals);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string_view>
 
+#include "lib/config/count.h"
 #include "lib/device/compute_threads.h"
 #include "lib/device/cuda.h"
 #include "lib/device/deterministic.h"
@@ -68,6 +69,32 @@ Precision read_precision(const Config& config, c10::Device device) {
   return read_precision_choice(config, device).precision;
 }
 
+TaskEnv read_task_env(const Config& config, int64_t num_classes) {
+  TaskEnv env;
+  env.loss_name = config.get("loss", default_loss(config.get("task", "classify")));
+  env.loss_place = config.place("loss");
+  env.label_smoothing = config.get<double>("label_smoothing", 0.0);
+  env.smoothing_place = config.place("label_smoothing");
+  if (!(env.label_smoothing >= 0 && env.label_smoothing < 1)) {
+    config.problem("label_smoothing",
+                   fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
+  }
+  env.num_classes = num_classes;
+  return env;
+}
+
+EvalDefaults read_eval_defaults(const Config& config, int64_t batch_size) {
+  EvalDefaults defaults;
+  defaults.env.batch_size = config.get<int64_t>("batch_size_eval", batch_size);
+  if (defaults.env.batch_size < 1) {
+    config.problem("batch_size_eval", "must be positive");
+    defaults.env.batch_size = batch_size;
+  }
+  defaults.env.loss = config.get("loss", default_loss(config.get("task", "classify")));
+  defaults.has_ema = config.has("ema");
+  return defaults;
+}
+
 Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10::Device device,
                int ranks_at_start, ClassNames classes)
     : config(from),
@@ -115,7 +142,7 @@ void Recipe::read_run() {
   const bool varies = config.word("deterministic", "auto", {"auto", "true", "false"}) == "false";
   if (!device.is_cpu()) set_deterministic(!varies);
   graph_ = config.word("graph", "auto", {"auto", "off"}) == "auto";
-  compute_threads = positive_count(config, "compute_threads", usable_cores());
+  compute_threads = read_count(config, "compute_threads", 1, usable_cores());
   try {
     start_compute_threads(compute_threads);
   } catch (const Error& error) {
@@ -157,7 +184,7 @@ void Recipe::read_length() {
   attempt(config, [&] { keep_ckpt = duration_every(config, "keep_ckpt", length); });
   attempt(config, [&] { log_images = duration_every(config, "log_images", length); });
   attempt(config, [&] { growth_ratios = read_growth_ratios(config, *this); });
-  newest_kept = positive_count(config, "max_checkpoints_to_keep", 2);
+  newest_kept = read_count(config, "max_checkpoints_to_keep", 1, 2);
   attempt(config, [&] {
     constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
     profile = read_profile(config, length.made_up ? kUnknown : length.total_steps);
@@ -185,16 +212,7 @@ void Recipe::read_model(bool meta) {
 
 void Recipe::read_task() {
   const std::string name = config.get("task", "classify");
-  TaskEnv env;
-  env.loss_name = config.get("loss", default_loss(name));
-  env.loss_place = config.place("loss");
-  env.label_smoothing = config.get<double>("label_smoothing", 0.0);
-  env.smoothing_place = config.place("label_smoothing");
-  if (!(env.label_smoothing >= 0 && env.label_smoothing < 1)) {
-    config.problem("label_smoothing",
-                   fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
-  }
-  env.num_classes = num_classes;
+  TaskEnv env = read_task_env(config, num_classes);
   env.class_names = classes_.names;
   for (const InputPart& part : inputs_) {
     if (part.training.pp && !part.training.pp->uses_data_labels())
@@ -203,36 +221,6 @@ void Recipe::read_task() {
   if (data) env.label_counts = [this] { return count_labels(*data); };
   task = Task::Registry::make(name, config.section("task_kw"), config.place("task"), env);
 }
-
-namespace {
-
-// Returns how many times a rank sends a parameter's size per step. An all-reduce of gradients over
-// N ranks sends it 2 (N - 1) / N times; a reduce-scatter or an all-gather half as often. `gathers`
-// is how often fsdp gathers the parameter's unit.
-double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int ranks,
-                           int64_t micro_batches) {
-  const int64_t sums = frozen ? 0 : micro_batches;  // reduce-scatters
-  const int64_t halves = level == ShardLevel::fsdp    ? gathers + sums
-                         : frozen                     ? 0
-                         : level == ShardLevel::zero2 ? sums + 1  // and an all-gather
-                         : level == ShardLevel::zero1 ? 3         // all-reduce, all-gather
-                                                      : 2;        // all-reduce
-  return static_cast<double>(halves) * (ranks - 1) / ranks;
-}
-
-// Returns how often fsdp gathers a parameter's unit per step: for the forward and the backward pass
-// of each micro-batch. The last unit is still in memory when backward begins, so it is gathered
-// once per micro-batch. A parameter outside all units is gathered once per step
-// (lib/params/sharded_units.h).
-int64_t gathers_of(const std::vector<std::string>& units, const std::string& name,
-                   int64_t micro_batches) {
-  const auto found = std::find_if(units.begin(), units.end(),
-                                  [&](const std::string& unit) { return name.starts_with(unit); });
-  const auto behind = std::distance(found, units.end());
-  return behind == 0 ? 1 : behind == 1 ? micro_batches : 2 * micro_batches;
-}
-
-}  // namespace
 
 void Recipe::read_optimizer() {
   const NoModel no_model;
@@ -251,45 +239,21 @@ void Recipe::read_optimizer() {
   if (nan_rolls_back && !saves)
     config.problem("nan", "rollback needs checkpoints to return to; add ckpt_steps");
   if (!good || !model) return;
-  const auto parameters = named_parameters(*model);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto count = static_cast<double>(parameters[i].second.numel());
-    // Elements of the parameter that this rank holds, if it is sharded at level `least` or above.
-    const auto own = [&](ShardLevel least) {
-      return options.levels[i] >= least ? count / group.size() : count;
-    };
-    state_bytes += 4 * own(ShardLevel::fsdp);
-    const bool frozen = options.groups.group_of[i] == kFrozen;
-    const int64_t gathers = gathers_of(model->units(), parameters[i].first, grad_accum_steps);
-    sent_bytes +=
-        4 * count *
-        passes_over_network(options.levels[i], frozen, gathers, ranks.count, grad_accum_steps);
-    if (frozen) continue;
-    const double state = own(ShardLevel::zero1);
-    state_bytes += 4 * own(ShardLevel::zero2) + (options.ema_decay ? 4 * state : 0);
-    for (const auto& slot : options.optimizer->slots())
-      state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * state;
-  }
+  cost = step_cost(options, *model, ranks.count);
   step_config_ = std::move(options);
 }
 
 void Recipe::read_evaluators() {
-  EvalDefaults defaults;
-  defaults.batch_size = config.get<int64_t>("batch_size_eval", length.batch_size);
-  if (defaults.batch_size < 1) {
-    config.problem("batch_size_eval", "must be positive");
-    defaults.batch_size = length.batch_size;
-  }
-  defaults.threads = loader.threads;
-  defaults.seed = seed;
-  defaults.pinned = loader.pinned;
-  defaults.data = data_env_;
+  EvalDefaults defaults = read_eval_defaults(config, length.batch_size);
+  EvalEnv& env = defaults.env;
+  env.threads = loader.threads;
+  env.seed = seed;
+  env.pinned = loader.pinned;
+  env.data = data_env_;
   // Without training, the data of `input` does not say what the model has learned.
-  if (length.no_training && defaults.data.classes) defaults.data.classes->trained.clear();
+  if (length.no_training && env.data.classes) env.data.classes->trained.clear();
+  env.group = &group;
   defaults.classes_known = classes_known_;
-  defaults.group = &group;
-  defaults.has_ema = config.has("ema");
-  defaults.loss = config.get("loss", default_loss(config.get("task", "classify")));
   if (task) defaults.predictions = task->predictions();
   evals = read_evals(config.section("evals"), defaults, length);
   warn_of_default_loss();
@@ -301,7 +265,7 @@ void Recipe::fit_task(const Config& input) {
   if (step_config_.mixup.p > 0 && !first_.contains("labels")) {
     config.fail("mixup", fmt::format("mixes the feature 'labels', which input.pp does not give (it "
                                      "gives {})",
-                                     keys_of(first_)));
+                                     names_of(first_)));
   }
   read_example(input, "data",
                [&] { task->fit(*model, labelled_examples(*data, seed, loader), first_); });

@@ -22,6 +22,7 @@
 #include "lib/train/profile.h"
 #include "lib/train/selection.h"
 #include "lib/train/step/step.h"
+#include "lib/train/step/step_cost.h"
 #include "lib/train/weights/weights.h"
 
 namespace bv {
@@ -36,6 +37,11 @@ struct StartFrom {
 // Reads the key `precision`. Lets --explain show what `auto` means.
 PrecisionChoice read_precision_choice(const Config& config, c10::Device device = c10::kCPU);
 Precision read_precision(const Config& config, c10::Device device = c10::kCPU);
+// Reads `loss` and `label_smoothing`, for a model with so many classes. Records problems.
+TaskEnv read_task_env(const Config& config, int64_t num_classes);
+// Reads batch_size_eval, whose default is `batch_size`, the loss and whether the run keeps averaged
+// weights. Records problems.
+EvalDefaults read_eval_defaults(const Config& config, int64_t batch_size);
 
 struct Recipe {
   // Builds all parts of the run. With `meta` the model has shapes but no memory, and there is no
@@ -71,10 +77,7 @@ struct Recipe {
   std::unique_ptr<Task> task;
   std::unique_ptr<TrainStep> step;  // null if meta
   std::string graph_refusal;  // why no CUDA graph of the step is made; "" if one is, or on CPUs
-  // Bytes that a rank holds: parameters, gradients, optimizer state and averages.
-  double state_bytes = 0;
-  // Bytes that a rank sends in a step: gradients and gathered parameters.
-  double sent_bytes = 0;
+  StepCost cost;
   int64_t grad_accum_steps = 1;  // the result of read_grad_accum_steps(): micro-batches per step
   std::vector<EvalJob> evals;
 
@@ -112,15 +115,18 @@ struct Recipe {
   void read_run();
   void read_input(bool synthetic);
   bool read_data_sets(const Config& input, const DataEnv& env);
-  void find_classes();
   void open_data(const std::vector<std::string>& keep_only);
   void make_sampler_of(InputPart& part);
   void make_data(const std::vector<std::string>& keep_only);
+  void warn_of_data() const;
   void check_examples(const InputPart& part, bool has_classes);
-  bool read_num_classes();
-  void count_classes(const Config& input);
   void read_loader(const Config& input);
+  // recipe_classes.cc
+  void find_classes();
+  bool read_num_classes();
+  void count_classes();
   void check_labels(const Config& input, bool has_classes);
+
   void read_length();
   void read_model(bool meta);
   void read_task();

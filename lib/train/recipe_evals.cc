@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "lib/input/split_overlap.h"
 #include "lib/train/recipe.h"
@@ -39,11 +42,27 @@ bool uses_test_data(const EvalJob& job, const Config& keys) {
   return keys.is_map("data") && !(distance && job.evaluator->fingerprint() == 0);
 }
 
+// Replaces a path that exists by its only spelling: absolute and without links. `value` may be a
+// mapping of paths. Everything else stays.
+void spell_path(nlohmann::json& value) {
+  if (value.is_object()) {
+    for (nlohmann::json& each : value) spell_path(each);
+  } else if (value.is_string()) {
+    std::error_code error;
+    const std::filesystem::path path =
+        std::filesystem::canonical(value.get_ref<const std::string&>(), error);
+    if (!error) value = path.string();
+  }
+}
+
 // Whether two sections describe the same data set, except for the part of it to use.
 bool same_data_set(const Config& a, const Config& b) {
   const auto keys_of_data = [](const Config& data) {
     nlohmann::json keys = nlohmann::json::parse(data.resolved_json());
     for (const char* part : {"split", "unknown_classes"}) keys.erase(part);
+    for (const char* key : {"data_dir", "fname", "folder", "fopen_keys", "images", "labels"}) {
+      if (const auto path = keys.find(key); path != keys.end()) spell_path(*path);
+    }
     return keys;
   };
   return keys_of_data(a) == keys_of_data(b);

@@ -1,27 +1,55 @@
 // Recipe's code that looks at the values of a few images.
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "lib/train/recipe.h"
 #include "lib/train/recipe_reading.h"
 #include "lib/util/text.h"
 
 namespace bv {
+namespace {
+
+// Extends `span` to the values of the feature `labels`, if the example has it.
+void add_labels(const Example& example, std::optional<ValueSpan>& span) {
+  const auto labels = example.find("labels");
+  if (labels == example.end()) return;
+  if (const auto more = value_span(labels->second)) span = span ? join(*span, *more) : *more;
+}
+
+// Says what is wrong with `labels` of these values for classes; "" if nothing is.
+std::string label_problem(const std::optional<ValueSpan>& span) {
+  constexpr double kRounding = 1e-3;
+  if (!span || (span->least >= -kRounding && span->greatest <= 1 + kRounding)) return "";
+  return fmt::format(
+      "gives 'labels' with values from {}, but those of classes are within 0 and 1; "
+      "to predict numbers, use task: regress",
+      span->text());
+}
+
+}  // namespace
 
 // Finds the value range of a few training images after preprocessing, and warns if it is unusual.
+// Does the same for the labels of classes.
 void Recipe::look_at_images() {
   if (data_env_.synthetic) return;
   std::vector<std::vector<ValueSpan>> parts(inputs_.size());  // the spans of the channels
+  std::vector<std::optional<ValueSpan>> labels(inputs_.size());
   std::vector<int64_t> looked_at(inputs_.size());
   for (int64_t k = 0; k < std::min(kImagesToLookAt, data->size()); ++k) {
     try {
       const TrainingData::Pick pick = data->pick(k, seed, /*shuffled=*/true);
-      at::Tensor image = data->compute(pick, seed, k).at("image");
+      const Example example = data->compute(pick, seed, k);
+      at::Tensor image = example.at("image");
       if (image.scalar_type() == at::kByte && image_normalization)
         image = normalize(image, *image_normalization);
       const std::vector<ValueSpan> spans = channel_spans(image);
       std::vector<ValueSpan>& of_part = parts.at(pick.part);
       ++looked_at.at(pick.part);
+      add_labels(example, labels.at(pick.part));
       if (of_part.empty()) of_part = spans;
       for (size_t c = 0; c < std::min(spans.size(), of_part.size()); ++c) {
         of_part[c] = join(of_part[c], spans[c]);
@@ -32,7 +60,13 @@ void Recipe::look_at_images() {
     }
   }
   constexpr int64_t kFewest = 4;  // one image may be black
+  // With multilabel the task refuses such labels.
+  const bool checks_labels =
+      !data_env_.labels_are_numbers &&
+      !(config.is_map("task_kw") && config.section("task_kw").is_text("multilabel", "true"));
   for (size_t part = 0; part < parts.size(); ++part) {
+    if (const std::string problem = label_problem(labels[part]); checks_labels && !problem.empty())
+      inputs_[part].keys.warn("pp", problem);
     if (looked_at[part] < std::min(kFewest, inputs_[part].training.data->size())) continue;
     if (const std::string problem = scale_problem(parts[part]); !problem.empty())
       inputs_[part].keys.warn("pp", problem);

@@ -1,14 +1,12 @@
-// Recipe's code that reads `input` and num_classes, and opens the training data.
+// Recipe's code that reads `input` and opens the training data.
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <set>
 
+#include "lib/config/count.h"
 #include "lib/config/familiar_words.h"
 #include "lib/config/key_table.h"
 #include "lib/input/cache/cache_config.h"
-#include "lib/input/class_map.h"
 #include "lib/input/data_notes.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/check_examples.h"
@@ -17,7 +15,6 @@
 #include "lib/train/recipe_reading.h"
 #include "lib/train/training_labels.h"
 #include "lib/util/host.h"
-#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -46,20 +43,13 @@ const KeyTable mixture_keys(
       "Has no effect and gives a warning. The operating system caches files that are read "
       "again."}});
 
-constexpr std::string_view kAuto = "auto";  // a value of num_classes
-
 // Checks that an example has what a model needs.
 void check_image(const Config& input, const Example& example) {
   const auto image = example.find("image");
   if (image == example.end())
-    input.fail("pp", fmt::format("gives no 'image' (it gives {})", keys_of(example)));
-  if (image->second.dim() != 3) {
-    input.fail("pp", image->second.dim() == 1
-                         ? "gives an encoded image; start it with 'decode'"
-                         : "gives an 'image' that is not (height, width, channels)");
-  }
-  if (image->second.scalar_type() != at::kFloat)
-    input.fail("pp", "gives an 8-bit 'image'; add value_range(-1, 1)");
+    input.fail("pp", fmt::format("gives no 'image' (it gives {})", names_of(example)));
+  const std::string fault = image_fault(image->second.dim(), image->second.scalar_type());
+  if (!fault.empty()) input.fail("pp", fault);
 }
 
 // Returns the ops of `pp`. If the cache has a short_side, they receive smaller images, whether the
@@ -97,22 +87,6 @@ void refuse_common_keys(const Config& input, const std::string& first) {
 }
 
 }  // namespace
-
-int positive_count(const Config& config, const char* key, int fallback,
-                   std::source_location where) {
-  const auto value = config.get<int64_t>(key, fallback, where);
-  if (value < 1 || value > 4096) {
-    config.problem(key, fmt::format("must be between 1 and 4096, got {}", value));
-    return fallback;
-  }
-  return static_cast<int>(value);
-}
-
-std::string keys_of(const Example& example) {
-  std::string keys;
-  for (const auto& [key, value] : example) keys += (keys.empty() ? "" : ", ") + key;
-  return keys;
-}
 
 void read_example(const Config& config, std::string_view pp_key,
                   const std::function<void()>& read) {
@@ -189,7 +163,6 @@ bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
 void Recipe::read_input(bool synthetic) {
   const Config input = config.section("input");
   bool has_classes = read_num_classes();
-  classes_known_ = has_classes && !config.is_text("num_classes", kAuto);
   data_env_.source = {seed, num_classes};
   data_env_.synthetic = synthetic;
   data_env_.labels_are_numbers = config.is_text("task", "regress");
@@ -212,7 +185,7 @@ void Recipe::read_input(bool synthetic) {
       std::any_of(inputs_.begin(), inputs_.end(), [](const InputPart& part) { return !part.open; }))
     return;
   open_data(keep_only);
-  const bool counted = attempt(config, [&] { count_classes(input); });
+  const bool counted = attempt(config, [&] { count_classes(); });
   // The pp strings may contain onehot(num_classes, ...), which is known now.
   if (counted && config_counts_classes_) {
     for (InputPart& part : inputs_) part.training.pp = make_pipeline(part.keys, image_cache_);
@@ -230,10 +203,26 @@ void Recipe::read_input(bool synthetic) {
     input.problem("batch_size", fmt::format("{} is more than the {} training examples",
                                             length.batch_size, length.data_size));
   }
+  warn_of_data();
+  if (!has_pp || !classes_known_) return;  // its labels would be out of range
+  std::vector<const Pipeline*> pps;
+  for (const InputPart& part : inputs_) pps.push_back(part.training.pp.get());
+  if (image_cache_) attempt(config, [&] { check_image_cache(input, pps); });
+  for (const InputPart& part : inputs_) check_examples(part, has_classes);
+}
+
+void Recipe::warn_of_data() const {
   for (const InputPart& part : inputs_) {
     const std::string missing =
         data_env_.labels_are_numbers ? "" : part.training.data->missing_classes();
     if (!missing.empty()) part.keys.warn("data", missing);
+    if (data_env_.labels_are_numbers && part.training.data->divided_by_numbers()) {
+      part.keys.section("data").warn(
+          "split",
+          "depends on the whole numbers in 'label', as if they were classes: data sorted by them "
+          "is sliced in a fixed random order, and folds are stratified. With numbers such as 5.0, "
+          "or `label: [NAME]` in csv, it does not");
+    }
     const std::string several =
         part.training.pp->uses_data_labels()
             ? several_labels_note(part.keys.section("data"), part.training.data->source())
@@ -244,21 +233,6 @@ void Recipe::read_input(bool synthetic) {
     if (data_env_.synthetic) continue;
     for (const std::string& line : sampled_notes(*part.training.data, *part.training.pp))
       part.keys.warn("data", line);
-  }
-  if (!has_pp || !classes_known_) return;  // its labels would be out of range
-  std::vector<const Pipeline*> pps;
-  for (const InputPart& part : inputs_) pps.push_back(part.training.pp.get());
-  if (image_cache_) attempt(config, [&] { check_image_cache(input, pps); });
-  for (const InputPart& part : inputs_) check_examples(part, has_classes);
-}
-
-// Finds the run's classes: those of the checkpoint, or else those of the first data set with class
-// names. They number the examples of every data set, even of data sets before the first one with
-// names. So a restart, which takes the classes from the checkpoint, gives the same numbers.
-void Recipe::find_classes() {
-  for (const InputPart& part : inputs_) {
-    if (!classes_.names.empty()) return;
-    classes_.names = part.open(std::nullopt)->class_names();
   }
 }
 
@@ -332,9 +306,9 @@ void Recipe::read_loader(const Config& input) {
   // One core is reserved for the thread that launches kernels on a GPU.
   const int cores = usable_cores();
   loader.threads =
-      positive_count(input, "threads", device.is_cpu() ? cores : std::max(1, cores - 1));
+      read_count(input, "threads", 1, device.is_cpu() ? cores : std::max(1, cores - 1));
   loader.threads_place = input.place("threads");
-  loader.prefetch = positive_count(input, "prefetch", 2);
+  loader.prefetch = read_count(input, "prefetch", 1, 2);
   loader.seed = seed;
   loader.pinned = !device.is_cpu();
   loader.shuffle = input.get<bool>("shuffle", true);
@@ -355,86 +329,6 @@ void Recipe::read_loader(const Config& input) {
                                          batch_size, loader.ranks));
   }
   length.batch_size = loader.batch_size = batch_size;
-}
-
-void Recipe::check_labels(const Config& input, bool has_classes) {
-  const auto labels = first_.find("labels");
-  if (labels == first_.end() || labels->second.dim() != 1) return;
-  const int64_t classes = labels->second.size(0);
-  if (!has_classes) data_env_.source.num_classes = num_classes = classes;  // for the other parts
-  if (classes == num_classes) return;
-  data_env_.source.num_classes = 0;  // evaluators must not repeat the same message
-  input.fail("pp", fmt::format("gives 'labels' of {} {} but num_classes is {}", classes,
-                               data_env_.labels_are_numbers ? "numbers" : "classes", num_classes));
-}
-
-// Returns whether num_classes is valid so far.
-bool Recipe::read_num_classes() {
-  const bool read = attempt(config, [&] {
-    if (config.is_text("num_classes", kAuto))
-      config.get<std::string>("num_classes");  // count_classes() replaces it
-    else
-      num_classes = config.get<int64_t>("num_classes");
-  });
-  if (num_classes >= 0) return read;
-  config.problem("num_classes", "must not be negative");
-  num_classes = 0;
-  return false;
-}
-
-// Compares num_classes with the classes of the training data, or sets it to their number if `auto`.
-void Recipe::count_classes(const Config& input) {
-  const std::set<int64_t>& trained = data_env_.classes->trained;
-  const std::set<int64_t> labels = trained.empty() ? data->labels_of_splits() : trained;
-  const auto named = std::ssize(classes_.names);
-  if (config.is_text("num_classes", kAuto)) {
-    if (!inputs_[0].training.pp->uses_data_labels()) {
-      config.fail(
-          "num_classes",
-          fmt::format("'auto' counts the classes of the feature 'label', but input.pp makes "
-                      "the labels from '{}'; give a number",
-                      inputs_[0].training.pp->made_from("labels")));
-    }
-    if (data_env_.synthetic && named == 0 && labels.empty()) {
-      config.fail("num_classes",
-                  "'auto' counts the classes of the data, which --synthetic does not read; give a "
-                  "number, e.g. --set num_classes=10");
-    }
-    num_classes = bv::count_classes(config, classes_.names, labels);
-    data_env_.source.num_classes = num_classes;
-    config.replace("num_classes", num_classes);
-    config_counts_classes_ = true;
-  }
-  // With `auto`, onehot(num_classes) always fits. Other labels are not these classes.
-  if (!config_counts_classes_ && inputs_[0].training.pp->class_count() != num_classes) return;
-  const std::string list = named > 0 ? " (" + short_list(classes_.names) + ")" : "";
-  if (num_classes < named) {  // without names, the check of the examples finds the label
-    std::vector<std::string> absent;
-    for (int64_t label = 0; label < named && !labels.empty(); ++label) {
-      if (!labels.contains(label)) absent.push_back(classes_.names[label]);
-    }
-    const std::string note =
-        absent.empty() ? "" : ", though no training example is of class " + short_list(absent);
-    config.fail("num_classes",
-                fmt::format("{} is less than the {} classes of {}{}{}; set it to {} or to auto",
-                            num_classes, named, classes_.owner, list, note, named));
-  }
-  std::vector<std::string> unused;
-  for (int64_t label = named; label < num_classes && !labels.empty(); ++label) {
-    if (!labels.contains(label)) unused.push_back(std::to_string(label));
-  }
-  if (unused.empty()) return;
-  const bool may_be_numbers = config_counts_classes_ && named == 0 && !data_env_.labels_are_numbers;
-  if (may_be_numbers && looks_like_numbers(std::ssize(unused), num_classes)) {
-    config.warn("num_classes",
-                fmt::format("auto took the whole numbers {} to {} in the labels as classes, and {} "
-                            "numbers below {} do not occur; to predict numbers, use task: regress",
-                            *labels.begin(), *labels.rbegin(), unused.size(), num_classes));
-    return;
-  }
-  config.warn("num_classes",
-              fmt::format("{} is more than the training data needs{}: no example has label {}",
-                          num_classes, list, short_list(unused)));
 }
 
 }  // namespace bv

@@ -3,24 +3,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <source_location>
-#include <string>
 #include <string_view>
 
 #include "lib/config/config.h"
-#include "lib/input/example.h"
 
 namespace bv {
 
 // How many images of each data set a run looks at before it starts, to find their value range.
 inline constexpr int64_t kImagesToLookAt = 16;
 
-// Returns config[key], a number from 1 to 4096, or `fallback` if it is absent. Records a problem
-// for any other number.
-int positive_count(const Config& config, const char* key, int fallback,
-                   std::source_location where = std::source_location::current());
-// Returns the names of the features, separated by commas.
-std::string keys_of(const Example& example);
 // Runs `read`, which reads an example. Errors in the data or its ops become problems of the config.
 void read_example(const Config& config, std::string_view pp_key, const std::function<void()>& read);
 // Returns whether the config has the key `path`, or one that begins like it, under another

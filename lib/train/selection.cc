@@ -255,4 +255,9 @@ std::vector<BestSeries> read_best_by_eval(const Config& config, const std::vecto
   return all;
 }
 
+bool has_best_by_eval(const Config& config) {
+  const std::vector<Config> all = best_sections(config);
+  return std::any_of(all.begin(), all.end(), is_by_eval);
+}
+
 }  // namespace bv

@@ -93,5 +93,7 @@ Selection read_selection(const Config& config, const std::vector<EvalJob>& jobs,
 
 // Like read_selection(), but reads only Selection::by_eval.
 std::vector<BestSeries> read_best_by_eval(const Config& config, const std::vector<EvalJob>& jobs);
+// Returns whether there is anything for it to read.
+bool has_best_by_eval(const Config& config);
 
 }  // namespace bv

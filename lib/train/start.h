@@ -3,15 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/workdir/workdir.h"
-#include "lib/config/changes.h"
 #include "lib/train/recipe.h"
 
 namespace bv {
@@ -26,32 +23,6 @@ std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* wor
 // Returns the names of the classes that the checkpoint's model was trained on; none if there is no
 // checkpoint or it does not hold them.
 ClassNames classes_of(const std::optional<Restored>& checkpoint);
-
-// How the config of a run differs from that of the checkpoint that it continues.
-struct ConfigChanges {
-  std::vector<ConfigChange> harmless, changing;  // `changing` keys change the training
-  std::set<std::string> added;                   // evaluators that the checkpoint's config lacks
-  std::set<std::string> follow_loss;  // evaluators that measure with the loss, if that has changed
-
-  bool none() const { return harmless.empty() && changing.empty(); }
-  // Returns one line for each change: "lr: 0.001 -> 0.01".
-  std::vector<std::string> lines() const;
-  void report() const;  // logs them
-  // Returns the evaluators that measure something else now, such as other data or another loss.
-  // Also returns added evaluators: an earlier evaluator may have had the same name or metric.
-  std::vector<std::string> changed_evaluators() const;
-  // Throws Error(Exit::usage) if a change affects the training, unless `accept`: then warns if
-  // there are other examples although the config names the same data. `finished`: the run has
-  // nothing left to do.
-  void require(bool accept, const std::string& workdir, bool finished) const;
-};
-// Returns whether `early_stop` or the length of the run has changed, so that a run that stopped
-// early may continue.
-bool changes_end(const ConfigChanges& changes);
-// Compares the recipe's config and data with the metadata of its checkpoint. `data` is
-// data_summary(recipe).
-ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
-                            const nlohmann::json& data);
 
 // One start of a run. A checkpoint lists those that have led to it.
 struct RunStart {

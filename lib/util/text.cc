@@ -112,6 +112,10 @@ std::string human_count(int64_t count) {
   return out;
 }
 
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string shape_text(std::span<const int64_t> shape) {
   return fmt::format("({})", fmt::join(shape.begin(), shape.end(), ", "));
 }
@@ -128,6 +132,13 @@ std::string short_number(double value) {
     ++unit;
   }
   return fmt::format("{:.4g}{}", scaled, kUnits[unit]);
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
 }
 
 std::string shell_word(const std::string& text) {
@@ -166,6 +177,12 @@ bool valid_utf8(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+size_t utf8_characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 void append_utf8(std::string& text, uint32_t code) {

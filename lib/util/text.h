@@ -24,11 +24,14 @@ std::string without_bom(std::string text);
 // Damerau-Levenshtein distance.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
 
-std::string human_bytes(double bytes);                   // "1.5 GiB"
-std::string human_count(int64_t count);                  // "6,573,120"
-std::string shape_text(std::span<const int64_t> shape);  // "(224, 224, 3)"
+std::string human_bytes(double bytes);                      // "1.5 GiB"
+std::string human_count(int64_t count);                     // "6,573,120"
+std::string counted(int64_t count, std::string_view noun);  // "1 file", "2 files"
+std::string shape_text(std::span<const int64_t> shape);     // "(224, 224, 3)"
 std::string short_number(double value);  // 4 significant digits: "0.9877", "21.03k", "1e+20"
 
+// Returns a field of a CSV file: in double quotes where that is necessary.
+std::string csv_field(const std::string& text);
 // Returns `text` quoted for a shell: in single quotes where that is necessary.
 std::string shell_word(const std::string& text);
 
@@ -37,6 +40,7 @@ std::string shell_word(const std::string& text);
 // U+10FFFF).
 size_t utf8_length(std::string_view text);
 bool valid_utf8(std::string_view text);
+size_t utf8_characters(std::string_view text);  // their number
 // Appends the character U+`code` in UTF-8; code <= 0x10FFFF.
 void append_utf8(std::string& text, uint32_t code);
 

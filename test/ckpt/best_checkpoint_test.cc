@@ -168,6 +168,27 @@ TEST_CASE("the next claim brings back checkpoints that a killed process was repl
   CHECK(workdir.ckpt().all_best().size() == 2);
 }
 
+TEST_CASE("a process without the lock leaves what the one with the lock is replacing") {
+  const MemoryFolder folder;
+  const Workdir second(folder.path());
+  const std::string step = second.ckpt().step(1), old = second.ckpt().path() + "/.old-step-1";
+  {
+    Workdir running(folder.path());
+    running.claim();
+    Checkpointer checkpointer(running);
+    checkpointer.save(state_with_ema(1), /*keep=*/true);
+    checkpointer.wait();
+    fs::rename(step, old);
+    second.restore_unless_taken();
+    CHECK(exists(old));
+    CHECK_FALSE(exists(step));
+  }
+  // As if the process had been killed.
+  folder.write(".lock", "123 there other-boot 0000000007\n");
+  second.restore_unless_taken();
+  CHECK(exists(step));
+}
+
 TEST_CASE("a best checkpoint is read whole while it is replaced") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());

@@ -35,6 +35,13 @@ TEST_CASE("earlier run: DONE counts beside a checkpoint or a row of its step, or
   CHECK(!finished_at(workdir));
 }
 
+TEST_CASE("earlier run: a DONE that the disk cannot read is not taken for missing") {
+  const TempFolder dir;
+  std::filesystem::create_symlink("/proc/self/mem", dir / "DONE");  // reading it fails with EIO
+  CHECK(error_of([&] { finished_at(Workdir(dir.path())); }, Exit::storage) ==
+        (dir / "DONE") + ": error: cannot read: Input/output error");
+}
+
 TEST_CASE("earlier run: lost checkpoints are told from a run that has had none") {
   const TempFolder dir;
   const Workdir workdir(dir.path());

@@ -23,6 +23,7 @@ ModelCard example() {
   card.image_values = {-1, 0.1};
   card.precision = "bf16";
   card.loss = "softmax_xent";
+  card.max_pixels = 50000000;
   card.step = 12;
   card.ema = true;
   return card;
@@ -52,6 +53,7 @@ TEST_CASE("a model card comes back from every format") {
     CHECK(card->class_names == example().class_names);
     CHECK(card->image == example().image);
     CHECK(card->image_values == example().image_values);
+    CHECK(card->max_pixels == 50000000);
     CHECK(card->step == 12);
     CHECK(card->ema);
     CHECK(read_weights(folder / name, 8).size() == 1);
@@ -70,6 +72,7 @@ TEST_CASE("what is unknown has no key, and files of others have no card") {
   const auto read = parse_model_card(metadata, "f");
   REQUIRE(read);
   CHECK_FALSE(read->pp);
+  CHECK_FALSE(read->max_pixels);
   CHECK_FALSE(read->step);
   CHECK(read->precision.empty());
   CHECK(read->image.empty());

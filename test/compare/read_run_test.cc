@@ -125,6 +125,8 @@ TEST_CASE("paths of runs: workdirs, folders that hold some, and globs") {
   const TempFolder dir;
   for (const char* run : {"s/a", "s/b", "s/deep/er/c", "t[1]"})
     dir.write(std::string(run) + "/config.yaml", "");
+  for (const char* file : {"config.yaml", "metrics.jsonl", "evaluated.json"})
+    dir.write(std::string("s/rows/") + file, "");  // of `bvtrain eval --output`
   dir.make("s/empty");
   dir.write("notes.txt", "");
   dir.make("nothing");

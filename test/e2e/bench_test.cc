@@ -140,6 +140,11 @@ TEST_CASE("bench scaling: a missing or unfit argument gives one line") {
     CHECK(run({"bench", "collectives", "--devices", "cuda:0,1"}).err ==
           "--devices cuda:0,1: error: this host has no NVIDIA driver\n");
   }
+  for (const char* seconds : {"-1", "nan", "inf"}) {
+    CHECK(run({"bench", "--config", f.config, "--seconds", seconds}).err ==
+          fmt::format("bvtrain: error: --seconds: '{}' is not a positive number\n", seconds));
+  }
+  CHECK(line({"--tflops", "0"}) == "bvtrain: error: --tflops: '0' is not a positive number\n");
   CHECK(run({"bench"}).err == "bvtrain bench: error: no --config given; give --config FILE\n");
   CHECK(run({"bench", "collectives", "--devices", "cpu"}).err ==
         "bvtrain bench collectives: error: one process sends nothing; give --devices cpu:N or "
@@ -164,7 +169,9 @@ TEST_CASE("bench memory: what a batch takes, and the largest that fits") {
   const std::vector<std::string> args = {
       "bench", "memory", "--config", source_file("configs/digits_cnn.yaml"), "--devices", "cpu"};
   std::vector<std::string> json = args;
-  json.push_back("--json");
+  // With a large batch the two epochs are fewer steps than these.
+  json.insert(json.end(), {"--json", "--set", "total_epochs=2", "--set", "schedule.warmup_steps=20",
+                           "--set", "profile.first_step=30"});
   const Finished finished = run(json);
   INFO(finished.err);
   REQUIRE(finished.code == 0);
@@ -181,7 +188,10 @@ TEST_CASE("bench memory: what a batch takes, and the largest that fits") {
   for (size_t i = 1; i < peaks.size(); ++i)
     CHECK(peaks[i].at("batch") == 2 * peaks[i - 1].at("batch").get<int64_t>());
 
-  const Finished text = run(args);
+  // With a batch of one example the warm-up is longer than these 40 steps.
+  std::vector<std::string> plain = args;
+  plain.insert(plain.end(), {"--set", "total_steps=40", "--set", "schedule.warmup_epochs=1"});
+  const Finished text = run(plain);
   CHECK(text.out.find("largest batch: 1437, extrapolated from smaller ones\n") !=
         std::string::npos);
   CHECK(run({"bench", "memory"}).err ==

@@ -198,8 +198,7 @@ TEST_CASE("a best checkpoint outlives what was deleted around it") {
                                           "the run wrote before the checkpoint of step 20; it "
                                           "continues without them, and `best` without their "
                                           "values; to keep them, stop it and put the file back\n"));
-  CHECK(
-      contains(rowless.err, "which has no row in metrics.jsonl; it stays until a later step is "));
+  CHECK(contains(rowless.err, "which has no row; it stays until a later step is "));
   CHECK(best_of(f.best()).at("step") == step);
   CHECK(shard(f.best()) == state);
 

@@ -70,7 +70,10 @@ TEST_CASE("bvtrain eval keeps the best checkpoint of its own metric, through kil
   CHECK(best.at("step") == read_best(f.best())->step);
   CHECK(best.at("metrics").at("job/loss") == read_best(f.best())->value);
 
-  // Removed by hand: it is there again after the next evaluation.
+  // Removed by hand: it is there again after the next evaluation, even if no checkpoint is new.
+  fs::remove_all(f.best());
+  CHECK(contains(f.evaluate().err, "All 4 checkpoints have a row already"));
+  f.check_best();
   fs::remove_all(f.best());
   REQUIRE(f.train({"--accept-changes", "--set", "total_steps=25"}).code == 0);
   CHECK(f.evaluate().code == 0);

@@ -183,6 +183,20 @@ TEST_CASE("a run that diverges says where, with exit 4, and commits nothing bad"
            "lr=1e30", "--set", "evals=null", "--set", "optax_name=sgd"});
   CHECK(finished.code == 4);
   CHECK(finished.err.find("became nan or inf somewhere within steps [") != std::string::npos);
+  // Logged at steps 1, 2 and 12. Step 3 overflows.
+  const Finished by_time = run({"--config",  source_file("configs/digits_cnn.yaml"),
+                                "--workdir", dir / "seconds",
+                                "--set",     "log_training_seconds=60",
+                                "--set",     "total_steps=12",
+                                "--set",     "ckpt_steps=null",
+                                "--set",     "schedule=null",
+                                "--set",     "optax=null",
+                                "--set",     "lr=1e4",
+                                "--set",     "evals=null",
+                                "--set",     "optax_name=sgd"});
+  INFO(by_time.err);
+  CHECK(by_time.code == 4);
+  CHECK(by_time.err.find("somewhere within steps [2, 12], first at step 3") != std::string::npos);
 }
 
 }  // namespace bv::test

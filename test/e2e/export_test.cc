@@ -141,8 +141,8 @@ TEST_CASE("export refuses what a format cannot hold") {
       "mlp_mixer, proj.flexi.vit, vit (npz and safetensors hold every model)\n"));
   // Its evaluator has `ema: true`.
   CHECK(contains(refused.err,
-                 "warning: the metrics of test are those of the averaged weights; --ema uses these "
-                 "weights\n"));
+                 "warning: the metrics of test are those of the averaged weights, but this command "
+                 "uses the unaveraged ones; --ema uses the averaged ones\n"));
   CHECK_FALSE(exists(dir / "f"));
   const Finished other = run({"export", "--workdir", dir / "w", "--format", "onnx", "--image-size",
                               "9,12,1", "--output", dir / "f"});

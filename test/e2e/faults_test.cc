@@ -62,7 +62,7 @@ TEST_CASE("what a machine that loses power leaves of a run can be continued") {
 
 TEST_CASE("a run on a full disk ends as documented, and goes on once there is room") {
   if (!may_mount()) return;
-  CHECK(count(trial("full_disk.py", {"--every", "37", "--spells", "1"}), "; 0 wrong\n") == 4);
+  CHECK(count(trial("full_disk.py", {"--every", "61", "--spells", "1"}), "; 0 wrong\n") == 4);
 }
 
 TEST_CASE("two runs on one workdir: one is refused, and takes over after a kill") {

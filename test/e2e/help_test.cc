@@ -109,6 +109,13 @@ TEST_CASE("help on a value names its keys") {
   CHECK(contains(help({"zero1"}), "\n  sharding_strategy "));
 }
 
+TEST_CASE("help on a metric says what it is, and prints a link as its text") {
+  const std::string accuracy = help({"val/prec@1"});
+  CHECK(accuracy.starts_with("val/prec@1: a metric of these evaluators\n\n"));
+  CHECK(contains(accuracy, "\n  classification           The metric `prec@1` is the fraction of "));
+  CHECK(contains(help({"muon.b1"}), "  For the other parameters, as in scale_by_adam. It must"));
+}
+
 TEST_CASE("help takes words, or --man, or --reference") {
   const TempFolder dir;
   for (const std::vector<std::string>& more : {std::vector<std::string>{"--man", "lr"},

@@ -94,7 +94,7 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
             ": error: has no suffix that sets the format; known: .npz, .safetensors, .onnx; or "
             "give --format\n");
   CHECK(write_as({"--format", "npz", "--output", "-"}) ==
-        "--output -: error: weights are not written to standard output\n");
+        "--output -: error: is not written to standard output\n");
   CHECK(write_as({"--format", "npz", "--output", to("x.onnx")}) ==
         "--format npz --output " + to("x.onnx") +
             ": error: the suffix .onnx means onnx; name the file *.npz, or leave --format out\n");

@@ -105,6 +105,22 @@ TEST_CASE("bvtrain replay names a step of which only the update is not finite") 
   CHECK(nlohmann::json::parse(again.out) == report);
 }
 
+TEST_CASE("a run that diverges before its first checkpoint promises no replay") {
+  TempFolder dir;
+  const std::string workdir = dir / "w";
+  const Finished diverged = run(diverging(
+      workdir, {"nan=stop", "optax_name=scale_by_adam", "lr=1e30", "evals=null", "schedule={}"}));
+  INFO(diverged.err);
+  REQUIRE(diverged.code == 4);
+  const std::string folder = only_entry(workdir + "/post-mortem");
+  CHECK(folder.ends_with("/step-1"));
+  CHECK(contains(diverged.err, "[1] the bad step's batch and its examples' names are in " + folder +
+                                   "; there is no checkpoint yet from which `bvtrain replay` "
+                                   "could repeat it\n"));
+  CHECK(contains(run({"replay", folder}).err, "from its last checkpoint, if it has one\n"));
+  CHECK(run({"replay", "--workdir", workdir}).code == 2);
+}
+
 TEST_CASE("a bad step leaves a folder from which it can be repeated without data or checkpoints") {
   for (const std::string nan : {"stop", "skip", "rollback"}) {
     for (const int ranks : {1, 2}) {

@@ -103,6 +103,18 @@ TEST_CASE("a job that has saved nothing is not put back into the queue") {
   CHECK(stopped.code == 75);
   CHECK(contains(stopped.err, "SLURM_JOB_END_TIME is in the past ("));
   CHECK(contains(stopped.err, "slurm job 7 is not requeued: it saved no step"));
+
+  Environment slow_start = slurm;  // its time is over before it reads the data
+  slow_start[2] = {"BVTRAIN_SLEEP_AT", "start.data:1:2"};
+  write(dir / "list.csv", "image,label\na.png,0\n");
+  const std::string data = "input.data={name: csv, fname: " + (dir / "list.csv") + "}";
+  const Finished early =
+      run(long_run(dir / "early", {"--requeue", "--max-time", "1s", "--set", data}), slow_start);
+  INFO(early.err);
+  CHECK(early.code == 75);
+  CHECK(
+      contains(early.err, "Stopped by the time limit before the first step; nothing was saved\n"));
+  CHECK(contains(early.err, "slurm job 7 is not requeued: it saved no step"));
   CHECK(!exists(dir / "bin/called"));
 }
 

@@ -104,6 +104,27 @@ TEST_CASE("the report shows wrong examples, without a picture if theirs cannot b
   CHECK(wrong[1].pixels.empty());
 }
 
+TEST_CASE("how sure a mistake is follows the loss, as the probabilities of predict do") {
+  const TempFolder folder;
+  const std::string file = store_logits(folder, at::eye(3).flip(0), at::eye(3));
+  const auto surest = [&](const std::string& loss, const std::string& of_run) {
+    EvalEnv env;
+    env.name = "e";
+    env.batch_size = 16;
+    env.loss = of_run;
+    const auto evaluator =
+        from_yaml(npz_config(file, "loss_name: " + loss), [&](const Config& config) {
+          return Evaluator::Registry::make("classification", config, {}, env);
+        });
+    return measure(*evaluator).details.at(0).wrong.at(0).confidence;
+  };
+  const double sigmoid = 1 / (1 + std::exp(-1.)), softmax = 1 / (1 + 2 * std::exp(-1.));
+  CHECK(surest("sigmoid_xent", "") == Approx(sigmoid));
+  CHECK(surest("softmax_xent", "") == Approx(softmax));
+  CHECK(surest("softmax_xent", "sigmoid_xent") == Approx(sigmoid));
+  CHECK(surest("sigmoid_xent", "softmax_xent") == Approx(softmax));
+}
+
 TEST_CASE("wrong labels are refused") {
   const TempFolder folder;
   const std::string file = store_logits(folder, noise({3, 4}, 1), noise({3, 5}, 1));

@@ -116,6 +116,20 @@ TEST_CASE("a line of the list names the file and the offset, if they are known")
   CHECK(nlohmann::json::parse(line_of(in_tar)).at("offset") == 512);
 }
 
+TEST_CASE("in a class folder the suffix of another format is a fault, as at the start of a run") {
+  const TempFolder temp;
+  temp.write("a/x.GIF", plain_jpeg(8, 8, 1));
+  temp.write("b/y.jpg", plain_jpeg(8, 8, 2));
+  const Config config =
+      parse_config("input: {data: {name: image_folder, data_dir: " + temp.path() + "}}", "x.yaml");
+  const std::vector<DataSection> all = data_sections(config);
+  const auto found = check_all(DataOpener(config, all, {.keep_broken = true}).open(all.at(0)));
+  const std::string why = "this JPEG, PNG or WebP has the suffix of another format: rename it";
+  CHECK(lines(found) == std::vector<std::string>{"a/x.GIF: " + why});
+  CHECK(found.at(0).file == temp / "a/x.GIF");
+  CHECK(contains(error_of([&] { DataOpener(config, all, {}).open(all.at(0)); }), why));
+}
+
 // Lists the broken examples of a data section: `file`, `offset`, `files` and the reason.
 std::vector<std::string> broken_files(const ManifestFolder& folder, const std::string& data) {
   const Config config = parse_config("input: {data: {" + data + "}}", "x.yaml");

@@ -8,7 +8,9 @@
 #include <set>
 
 #include "lib/ckpt/formats/npz.h"
+#include "lib/input/data_notes.h"
 #include "lib/input/image/jpeg.h"
+#include "lib/input/loader/check_examples.h"
 #include "lib/input/prepare_data.h"
 #include "test/input/fake_source.h"
 #include "test/input/lists.h"
@@ -291,6 +293,23 @@ TEST_CASE("the fingerprint of a data set tells copies from other data") {
   };
   CHECK(fingerprint(first) == fingerprint(copy));
   CHECK(fingerprint(first) != fingerprint(other));
+}
+
+TEST_CASE("a label out of range is named by the run's class of this number") {
+  const TempFolder folder;
+  write_classes(folder, {"cat", "ship"}, 1);
+  const auto data = open(folder, {{"dog", "cat", "ship"}});
+  const auto pp = pipeline("decode|onehot(1, key='label', key_result='labels')");
+  CHECK(error_of([&] { compute_first_example(*data, *pp, 1, 0); }) ==
+        "error: cat/0.jpg: onehot: 'label' is 1, must be within 0 .. 0 (class 'cat')");
+}
+
+TEST_CASE("a class that training never has is compared only with names in other case") {
+  const TempFolder folder;
+  write_classes(folder, {"0", "1", "3"}, 1);
+  const auto data = open(folder, {{"0", "1", "3"}});
+  // Label 3 of the training data has no name, so it is shown as its number.
+  CHECK(contains(untrained_classes(*data, {0, 1, 3}), "which the model cannot learn: 3; add"));
 }
 
 }  // namespace bv::test

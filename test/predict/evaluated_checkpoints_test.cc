@@ -1,11 +1,15 @@
 // Which checkpoints bvtrain eval has evaluated, and when it stops waiting.
 #include "lib/predict/evaluated_checkpoints.h"
 
+#include <ATen/ATen.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/predict/evaluate_run.h"
 #include "test/support/error.h"
@@ -97,7 +101,7 @@ TEST_CASE("a folder of rows belongs to one run, even if the folder of the run is
   CHECK_FALSE(EvaluatedCheckpoints(record, {5}).run());
 }
 
-TEST_CASE("the identity of a checkpoint is that of its manifest") {
+TEST_CASE("the identity of a damaged checkpoint is that of its manifest") {
   const TempFolder dir;
   CHECK_FALSE(EvaluatedCheckpoints::identity(dir.path()));
   dir.write(kManifestName, "a");
@@ -105,6 +109,42 @@ TEST_CASE("the identity of a checkpoint is that of its manifest") {
   dir.write(kManifestName, "b");
   CHECK(first);
   CHECK(EvaluatedCheckpoints::identity(dir.path()) != first);
+}
+
+TEST_CASE("a checkpoint that was saved twice with the same weights keeps its row") {
+  const TempFolder dir;
+  const Workdir run(dir / "run");
+  const std::string folder = run.ckpt().step(5);
+  const auto save = [&](bool keep, const char* starts) {
+    Snapshot snapshot;
+    snapshot.step = 5;
+    snapshot.tensors["params/bias"] = at::full({10}, 1.0, at::kFloat);
+    snapshot.meta = {{"config", "lr: 0.1"}, {"starts", nlohmann::json::parse(starts)}};
+    Checkpointer checkpointer(run);
+    checkpointer.save(std::move(snapshot), keep);
+    checkpointer.wait();
+    return EvaluatedCheckpoints::identity(folder).value();
+  };
+  const std::string first = save(false, "[[0, 7]]");
+  EvaluatedCheckpoints done(dir / "evaluated.json", {});
+  CHECK(done.new_identity(5, folder) == first);
+  done.add(5, first);
+  CHECK_FALSE(done.new_identity(5, folder));
+  // As at an early stop; and by a start that continued after this step.
+  for (const char* starts : {"[[0, 7]]", "[[0, 7], [6, 9]]"}) {
+    CHECK(save(true, starts) != first);
+    CHECK_FALSE(done.new_identity(5, folder));
+    CHECK_FALSE(EvaluatedCheckpoints(dir / "evaluated.json", {5}).new_identity(5, folder));
+  }
+  const std::string again = save(true, "[[0, 7], [3, 9]]");  // by a start that trained it again
+  CHECK(done.new_identity(5, folder) == again);
+  // Earlier versions recorded only the hash of the manifest.
+  const std::string manifest = again.substr(0, again.find(' '));
+  dir.write("evaluated.json", fmt::format(R"({{"5": ["{}", 9]}})", manifest));
+  const EvaluatedCheckpoints earlier(dir / "evaluated.json", {5});
+  CHECK_FALSE(earlier.new_identity(5, folder));
+  save(false, "[[0, 7]]");
+  CHECK(earlier.new_identity(5, folder));
 }
 
 TEST_CASE("an evaluation that follows a run ends when a folder is deleted") {

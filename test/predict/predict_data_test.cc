@@ -1,6 +1,7 @@
 // The images of a prediction, and what is said about those that do not fit the model.
 #include "lib/predict/predict_data.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -9,6 +10,7 @@
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
+#include "lib/evals/common/eval_input.h"
 #include "lib/model/init.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
@@ -220,6 +222,34 @@ TEST_CASE("predict tells of other examples than in training, but not if `train` 
   CHECK_THAT(log_of("knn"), !Catch::Contains("other examples"));
 }
 
+TEST_CASE("--eval draws random ops with the seed of the run, as its evaluator does") {
+  PredictModel model;
+  model.config = parse_config(
+      "num_classes: 10\n"
+      "seed: 7\n"
+      "evals: {val: {data: {name: digits, split: test}, pp_fn: 'random_crop(4)|value_range(-1, "
+      "1)'}}\n",
+      "t.yaml");
+  std::vector<at::Tensor> images;
+  PredictRequest request;
+  request.eval = "val";
+  request.outputs = {"image"};
+  predict(model, request,
+          [&](const PredictedBatch& batch) { images.push_back(batch.arrays.at("image").clone()); });
+  const auto of_evaluator = [&](uint64_t seed) {
+    EvalEnv env;
+    env.name = "val";
+    env.batch_size = 72;  // of 360 examples
+    env.seed = seed;
+    EvalInput input(model.config.section("evals").section("val"), env);
+    std::vector<at::Tensor> all;
+    input.for_each({}, [&](const Batch& batch) { all.push_back(batch.at("image").clone()); });
+    return at::cat(all);
+  };
+  CHECK(at::cat(images).equal(of_evaluator(7)));
+  CHECK_FALSE(at::cat(images).equal(of_evaluator(0)));
+}
+
 TEST_CASE("images of different sizes: the error names --pp and the ops") {
   const TempFolder folder;
   const std::vector<std::string> files = {
@@ -232,6 +262,49 @@ TEST_CASE("images of different sizes: the error names --pp and the ops") {
                                     "op such as resize or random_crop to pp that makes all shapes "
                                     "equal; --pp replaces the pp, which is "
                                     "'decode|value_range(-1, 1)'"));
+}
+
+TEST_CASE("label 2 of an npz file means the class '2', wherever it is in the list of classes") {
+  const TempFolder folder;
+  const std::string file = folder / "in.npz";
+  std::string log;
+  const auto classes = [&](std::vector<std::string> names, std::vector<int64_t> label,
+                           const std::string& loss = "softmax_xent") {
+    const at::Tensor labels = at::tensor(label, at::kLong);
+    write_npz(file, {{"image", at::zeros({labels.size(0), 4, 4, 1})}, {"label", labels}});
+    PredictModel model;
+    model.config = parse_config("num_classes: 4\nloss: " + loss + "\n", "t.yaml");
+    model.class_names = std::move(names);
+    PredictRequest request;
+    request.inputs = {file};
+    request.outputs = {"image"};
+    request.pp = "";
+    request.labels = true;
+    std::vector<int64_t> found;
+    log = logged([&] {
+      predict(model, request, [&](const PredictedBatch& batch) {
+        for (const PredictedRow& row : batch.rows) {
+          found.insert(found.end(), row.label->classes.begin(), row.label->classes.end());
+        }
+      });
+    });
+    return found;
+  };
+  using Numbers = std::vector<int64_t>;
+  const Numbers labels = {2, 10, 0, 1};
+  CHECK(classes({"0", "1", "10", "2"}, labels) == Numbers{3, 2, 0, 1});
+  CHECK_THAT(log, Catch::Contains(file + ": has no class names, but the model has: these names are "
+                                         "numbers, so label 2 is the class '2'"));
+  CHECK(error_of([&] {
+          classes({"0", "1", "10", "2"}, {2, 3});
+        }) == file + ": error: has examples of 3, but the classes of the model are 0, 1, 10, 2");
+  CHECK(classes({"cat", "dog"}, {1, 0}) == Numbers{1, 0});
+  CHECK_THAT(log, Catch::Contains(file + ": has no class names, but the model has: labels are "
+                                         "compared by number (0 is 'cat')"));
+  CHECK(classes({}, labels) == labels);
+  CHECK(log.find("class names") == std::string::npos);
+  CHECK(classes({"0", "1", "10", "2"}, labels, "mse").empty());  // they are no classes
+  CHECK(log.find("class names") == std::string::npos);
 }
 
 TEST_CASE("labels of an npz file may be numbers for a regression, but not for classes") {

@@ -60,6 +60,24 @@ TEST_CASE("a card is the config of its model") {
   CHECK(precision(f.open("", {{"precision", "auto", "--set"}})) == Precision::bf16);
 }
 
+TEST_CASE("a card knows the input.max_pixels of its run") {
+  const auto limit = [](const Config& config) {
+    return config.section("input").get<int64_t>("max_pixels");
+  };
+  Restored checkpoint;
+  checkpoint.meta = {
+      {"config", "{model_name: cnn, num_classes: 2, input: {max_pixels: 63, batch_size: 8}}"}};
+  ModelCard card = load_trained_model(checkpoint, /*ema=*/false).card;
+  CHECK(card.max_pixels == 63);
+  card.version = "1.2";
+  const WeightsFile f;
+  f.put(to_metadata(card));
+  const PredictModel model = f.open();
+  CHECK(limit(model.config) == 63);
+  CHECK(limit(*model.trained) == 63);
+  CHECK(limit(f.open("", {{"input.max_pixels", "64", "--set"}}).config) == 64);
+}
+
 TEST_CASE("a key that predict does not read is refused") {
   const WeightsFile f;
   f.put(to_metadata(example_card()));

@@ -159,6 +159,24 @@ TEST_CASE("report: an epoch need not be a whole number of steps") {
   CHECK(last_epoch(36, 7.0 / 3) == 16);  // although 35 / (7.0 / 3) < 15
 }
 
+TEST_CASE("report: the rows say in which epoch a step is, whatever the batch size is now") {
+  History history;
+  for (int64_t step = 1; step <= 5000; ++step) {
+    const bool larger = step > 2000;  // 100 steps per epoch, and then 50
+    const auto now = static_cast<double>(step);
+    const double epoch = larger ? 20 + (now - 2000) / 50 : now / 100;
+    bv::Row row = {{"epoch", epoch}};
+    if (step % 10 == 0) row.emplace_back("training_loss", larger ? 1 : 2);
+    history.add(step, row);
+  }
+  REQUIRE(history.series.at("epoch").size() < 4096);  // not each of the steps
+  const Chart chart = bv::epoch_loss_chart(history, 50);
+  const std::vector<Point>& points = chart.lines.at(0).points;
+  REQUIRE(points.size() == 80);
+  CHECK((points.front().x == 1 && points.back().x == 80));
+  for (const Point& point : points) CHECK(point.y == (point.x > 20 ? 1 : 2));
+}
+
 TEST_CASE("report: long runs give lines of at most 500 points, raw and smoothed") {
   History history;
   for (int64_t step = 1; step <= 100000; ++step) {

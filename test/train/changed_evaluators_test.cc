@@ -1,5 +1,5 @@
 // How the config of a run differs from that of the checkpoint that it continues.
-#include "lib/train/start.h"
+#include "lib/train/run_changes.h"
 
 #include <catch2/catch.hpp>
 

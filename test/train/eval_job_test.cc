@@ -12,7 +12,7 @@ namespace {
 // Returns the problems of evaluators of a task that has one more prediction function than others.
 std::string evaluator_problems(const std::string& evals) {
   EvalDefaults defaults;
-  defaults.batch_size = 8;
+  defaults.env.batch_size = 8;
   defaults.predictions = {{"predict", kLogitsOutput}, {"loss", kLossOutput}, {"embed", "vectors"}};
   const auto read = [&](const Config& config) {
     return read_evals(config, defaults, {.batch_size = 8, .data_size = 80, .total_steps = 10});

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
@@ -248,6 +250,23 @@ TEST_CASE("writing out the default keys does not change which data set it is") {
   CHECK(contains(lines[0], "evals.val.data.split: 2 of the 2 examples"));
 }
 
+TEST_CASE("another spelling of a path does not change which data set it is") {
+  const TempFolder dir;
+  dir.write("in/1.jpg", flat_jpeg(90));
+  dir.write("in/2.jpg", flat_jpeg(200));
+  dir.write("in/a.csv", "image,label\n1.jpg,a\n2.jpg,b\n");
+  std::filesystem::create_directory_symlink("in", dir / "link");
+  const auto data = [&](const std::string& file) {
+    return "{name: csv, fname: " + dir / file + ", split: all}";
+  };
+  const std::string pp = "decode|value_range(-1, 1)";
+  for (const char* other : {"in/./a.csv", "in/../in/a.csv", "link/a.csv"}) {
+    const Lines lines = warnings_of(data("in/a.csv"), pp, data(other), pp);
+    REQUIRE(lines.size() == 1);
+    CHECK(contains(lines[0], "evals.val.data.split: 2 of the 2 examples"));
+  }
+}
+
 TEST_CASE("labels of a csv file that look like several labels or like numbers give a warning") {
   const TempFolder dir;
   dir.write("1.jpg", flat_jpeg(90));
@@ -269,6 +288,49 @@ TEST_CASE("labels of a csv file that look like several labels or like numbers gi
   CHECK(lines("1", "3") ==
         Lines{"x.yaml:1:14: warning: num_classes: 4 is more than the training data needs: no "
               "example has label 0, 2"});
+}
+
+TEST_CASE("labels of classes outside 0 to 1 give a warning: task: regress may be missing") {
+  const TempFolder dir;
+  dir.write("1.jpg", flat_jpeg(90));
+  dir.write("2.jpg", flat_jpeg(200));
+  const auto lines = [&](const std::string& first, const std::string& second) {
+    const std::string rows = "image,age\n1.jpg," + first + "\n2.jpg," + second + "\n";
+    const std::string data = "{name: csv, fname: " + dir.write("a.csv", rows) + ", label: [age]}";
+    const std::string text = replace_all(config_text(data, "decode|value_range(-1, 1)"), kLabels,
+                                         "|keep(\"image\", \"labels\")");
+    return warnings_of(replace_all(text, "softmax_xent", "sigmoid_xent"));
+  };
+  CHECK(lines("22", "58") ==
+        Lines{"x.yaml:7:7: warning: input.pp: gives 'labels' with values from 22 to 58, but those "
+              "of classes are within 0 and 1; to predict numbers, use task: regress"});
+  CHECK(lines("0", "1") == Lines{});
+  CHECK(lines("0.5", "0.25") == Lines{});
+}
+
+TEST_CASE("slices and folds that depend on whole numbers to predict give a warning") {
+  const TempFolder dir;
+  const auto warned = [&](const at::Tensor& label, const std::string& split) {
+    write_npz(dir / "t.npz",
+              {{"image", at::linspace(0, 255, 8 * 192).view({8, 8, 8, 3})}, {"label", label}});
+    const std::string data = "{name: npz, fname: " + dir / "t.npz" + ", split: '" + split + "'}";
+    std::string text = config_text(data, "value_range(-1, 1)");
+    text = replace_all(text, kLabels, "|keep(\"image\", \"label\")");
+    text = replace_all(text, "num_classes: auto", "num_classes: 1");
+    text = replace_all(text, "loss: softmax_xent", "task: regress");
+    const Lines all = warnings_of(text);
+    return std::any_of(all.begin(), all.end(), [](const std::string& line) {
+      return contains(line, "input.data.split: depends on the whole numbers in 'label'");
+    });
+  };
+  const at::Tensor sorted = at::tensor({5, 5, 5, 7, 7, 7, 9, 9}, at::kLong);
+  const at::Tensor mixed = at::tensor({5, 7, 5, 9, 7, 9, 5, 7}, at::kLong);
+  CHECK(warned(sorted, "train[:50%]"));
+  CHECK(warned(mixed, "train[fold 1/2]"));
+  CHECK_FALSE(warned(mixed, "train[:50%]"));
+  CHECK_FALSE(warned(sorted, "train"));
+  CHECK_FALSE(warned(sorted.to(at::kFloat), "train[:50%]"));
+  CHECK_FALSE(warned(sorted.to(at::kFloat), "train[fold 1/2]"));
 }
 
 TEST_CASE("a missing loss gives a warning if an evaluator measures another one than the default") {

@@ -32,6 +32,13 @@ TEST_CASE("a short list shows eight names, and how many there are") {
   CHECK(short_list(nine, /*counted=*/false) == "a, b, c, d, e, f, g, h, ...");
 }
 
+TEST_CASE("counted nouns and the fields of a CSV file") {
+  CHECK(counted(0, "file") == "0 files");
+  CHECK(counted(1, "file") == "1 file");
+  CHECK(csv_field("a b") == "a b");
+  CHECK(csv_field("a, \"b\"") == "\"a, \"\"b\"\"\"");
+}
+
 TEST_CASE("the tests replace text everywhere, and what replaces it is not searched") {
   CHECK(test::replace_all("a DIR and a DIR", "DIR", "/tmp/DIRx") == "a /tmp/DIRx and a /tmp/DIRx");
   CHECK(test::replace_all("aaa", "aa", "a") == "aa");

@@ -64,8 +64,8 @@ void expect_dimensions(const std::string& name, const at::Tensor& value, int64_t
                        const std::string& origin) {
   if (value.dim() == dimensions) return;
   throw Error(Exit::usage, origin,
-              fmt::format("{} has shape {}, expected {} dimension{}", name,
-                          shape_text(value.sizes()), dimensions, dimensions == 1 ? "" : "s"));
+              fmt::format("{} has shape {}, expected {}", name, shape_text(value.sizes()),
+                          counted(dimensions, "dimension")));
 }
 
 NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin,

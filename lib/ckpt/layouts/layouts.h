@@ -84,7 +84,7 @@ void split_class_position(NamedTensors& tree, int64_t positions, const std::stri
 NamedTensors stack_blocks(const NamedTensors& tree, const std::string& origin);
 NamedTensors unstack_blocks(const NamedTensors& tree, const std::string& origin);
 
-// Returns n x n for n * n positions, and {} for other numbers.
+// Returns n x n for n * n positions, and {}, 0 x 0, for other numbers.
 TokenGrid square_grid(int64_t positions);
 // Returns the grid of a position embedding of this shape. (1, h, w, D) states its grid. (1, N, D)
 // has the grid `known` if that has N tokens; otherwise it is a square. Returns {} for other shapes,

@@ -21,7 +21,7 @@ void note_saved(const std::string& run_json);
 // Returns what DONE holds if other files confirm that the run has finished. One of these must
 // exist: a checkpoint of that step; a row of metrics of that step or a later one; or, if there is
 // no checkpoint at all, any row of metrics. Otherwise returns nullopt, and logs a warning if there
-// is a DONE.
+// is a DONE. Throws Error(Exit::storage) if the disk cannot be read.
 std::optional<Workdir::Done> finished_at(const Workdir& workdir);
 // Throws Error(Exit::usage) if the workdir has no checkpoint although the run has saved one, or
 // although its folder ckpt/ is missing. Starting from scratch would delete the run's metric rows.

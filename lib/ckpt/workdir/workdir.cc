@@ -27,7 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kStepPrefix = "step-", kUnfinished = ".tmp", kTrashPrefix = ".trash-";
+constexpr std::string_view kShardPrefix = "state-", kStepPrefix = "step-", kUnfinished = ".tmp",
+                           kTrashPrefix = ".trash-";
 // write_file_atomically() first writes LAST under a name that begins like this.
 constexpr std::string_view kTemporaryLast = "LAST.tmp";
 constexpr int kLockTries = 100;
@@ -55,8 +56,10 @@ std::string unfinished_suffix(const std::string& id) {
 }  // namespace
 
 std::string shard_name(int rank, int ranks) {
-  return fmt::format("state-{:05}-of-{:05}.safetensors", rank, ranks);
+  return fmt::format("{}{:05}-of-{:05}.safetensors", kShardPrefix, rank, ranks);
 }
+
+bool is_shard_name(std::string_view name) { return name.starts_with(kShardPrefix); }
 
 std::string part_name(int rank) { return fmt::format("part-{}.json", rank); }
 
@@ -149,6 +152,15 @@ void Workdir::claim(double patience) {
   restore_replaced(ckpt());
 }
 
+void Workdir::restore_unless_taken() const {
+  if (WorkdirLock::is_taken(lock())) return;
+  try {
+    restore_replaced(ckpt());
+  } catch (const Error&) {
+    // Another process may have claimed the folder meanwhile and write to it.
+  }
+}
+
 std::vector<int64_t> CkptFolder::steps() const {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -220,7 +232,8 @@ std::optional<Workdir::Done> Workdir::finished() const {
     const auto step = parse_step(std::string_view(text).substr(0, end));
     if (!step) return std::nullopt;
     return Done{*step, trim(text.substr(end))};
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == Exit::storage) throw;
     return std::nullopt;
   }
 }
@@ -230,12 +243,12 @@ void Workdir::write_done(int64_t step, const std::string& early) const {
 }
 
 std::vector<std::string> Workdir::own_files() const {
-  return {done(),    ckpt().path(),    config(),      run_json(),           result(),
-          metrics(), skipped(),        tensorboard(), log_folder(),         trace_folder(),
-          report(),  learning_curve(), evaluation(),  dir_ + "/post-mortem"};
+  return {done(),    ckpt().path(),    config(),      run_json(),   result(),
+          metrics(), skipped(),        tensorboard(), log_folder(), trace_folder(),
+          report(),  learning_curve(), evaluation(),  post_mortem()};
 }
 
-std::vector<std::string> Workdir::kept_files() const {
+std::vector<std::string> Workdir::files_put_aside() const {
   std::vector<std::string> paths;
   for (const std::string& path : list(dir_)) {
     const std::string name = fs::path(path).filename().string();
@@ -250,7 +263,7 @@ std::vector<std::string> Workdir::kept_files() const {
 bool Workdir::owns(const std::string& name) const {
   if (!file_exists(run_json()) && !file_exists(evaluated())) return false;
   std::vector<std::string> own = {evaluated(), failed(), lock()};
-  for (const auto& more : {own_files(), kept_files()})
+  for (const auto& more : {own_files(), files_put_aside()})
     own.insert(own.end(), more.begin(), more.end());
   return std::any_of(own.begin(), own.end(),
                      [&](const std::string& path) { return fs::path(path).filename() == name; });
@@ -288,7 +301,7 @@ void Workdir::remove_end() const {
 std::vector<std::string> Workdir::remove() {
   check(lock_.has_value(), "{} is removed without its lock", dir_);
   std::vector<std::string> own = left_behind(/*ends=*/true);
-  for (const auto& more : {kept_files(), own_files()})
+  for (const auto& more : {files_put_aside(), own_files()})
     own.insert(own.end(), more.begin(), more.end());
   // These go last, in this order. As long as rows and DONE are there, a start finds a finished run
   // and does not train again; as long as the lock is there, no other process can claim the folder.

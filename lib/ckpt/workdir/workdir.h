@@ -2,6 +2,7 @@
 //
 //   <workdir>/
 //     .lock                     held by the running process, which it names (WorkdirLock)
+//     .cron.lock                held by scripts/cron.sh, which starts the run
 //     DONE                      the run has finished: its last step, and why it is the last if it
 //                               stopped early
 //     FAILED                    the exit code of a failure, written by scripts/cron.sh, sweep.sh
@@ -64,8 +65,9 @@ inline constexpr std::string_view kReplacedPrefix = ".old-";
 // The file names in the folder of one checkpoint.
 inline constexpr const char* kManifestName = "manifest.json";
 std::string shard_name(int rank, int ranks);  // "state-00000-of-00001.safetensors"
-std::string part_name(int rank);              // "part-1.json"
-std::string failed_part_name(int rank);       // "part-1.failed": why a rank has no part
+bool is_shard_name(std::string_view name);
+std::string part_name(int rank);         // "part-1.json"
+std::string failed_part_name(int rank);  // "part-1.failed": why a rank has no part
 
 // The names in a ckpt/ folder. It may be copied elsewhere and then need not belong to a workdir.
 class CkptFolder {
@@ -129,6 +131,10 @@ class Workdir {
   // processes have left in the folder (lib/util/temporary_file.h), and renames back the checkpoints
   // that they were replacing (restore_replaced()).
   void claim(double patience = 0);
+  // Before claim(), for a process that looks at the checkpoints first: renames back those that a
+  // killed process was replacing, unless a process has the lock. Ignores failures, because claim()
+  // tries again.
+  void restore_unless_taken() const;
   // Remembers which folder this is, for a process that uses it but does not claim it. Does nothing
   // after claim().
   void remember() { folder_->remember(); }
@@ -138,6 +144,7 @@ class Workdir {
 
   const std::string& dir() const { return dir_; }
   std::string lock() const { return dir_ + "/.lock"; }
+  std::string cron_lock() const { return dir_ + "/.cron.lock"; }  // of scripts/cron.sh
   std::string done() const { return dir_ + "/DONE"; }
   std::string failed() const { return dir_ + "/FAILED"; }
   std::string config() const { return dir_ + "/config.yaml"; }
@@ -152,13 +159,16 @@ class Workdir {
   std::string report() const { return dir_ + "/report.html"; }
   std::string evaluation() const { return dir_ + "/eval"; }
   std::string evaluated() const { return dir_ + "/evaluated.json"; }  // in evaluation()
+  std::string post_mortem() const { return dir_ + "/post-mortem"; }
   std::string post_mortem(int64_t step) const {
-    return dir_ + "/post-mortem/step-" + std::to_string(step);
+    return post_mortem() + "/step-" + std::to_string(step);
   }
   std::string learning_curve() const { return dir_ + "/learning_curve.svg"; }
+  std::string log_folder() const { return dir_ + "/log"; }
   std::string log(int rank) const {
     return log_folder() + "/rank-" + std::to_string(rank) + ".log";
   }
+  std::string trace_folder() const { return dir_ + "/trace"; }
   std::string trace(int rank) const {
     return trace_folder() + "/rank-" + std::to_string(rank) + ".json";
   }
@@ -173,7 +183,8 @@ class Workdir {
     int64_t step = 0;        // the last one
     std::string early = {};  // why it stopped before its total steps; empty: it did not
   };
-  // Returns what DONE holds; nullopt if there is no DONE or it is unreadable.
+  // Returns what DONE holds; nullopt if there is no DONE, or none with a number of steps. Throws
+  // Error(Exit::storage) if the disk cannot be read.
   std::optional<Done> finished() const;
   void write_done(int64_t step,
                   const std::string& early = "") const;  // throws Error(Exit::storage)
@@ -187,15 +198,14 @@ class Workdir {
 
  private:
   static constexpr const char* kOldConfigPrefix = "config-until-step-";
-  // Returns the paths of old configs and of damaged files that were put aside.
-  std::vector<std::string> kept_files() const;
+  // Returns the paths of the files that restarts have put aside: old configs and damaged files.
+  std::vector<std::string> files_put_aside() const;
   // Returns the paths of temporary files whose writers have died. With `ends`, the run has ended;
   // its own temporary files are then included if it is unknown whether their writers are alive.
   std::vector<std::string> left_behind(bool ends) const;
-  // Returns the paths of the files and folders that a run may write, except the lock.
+  // Returns the paths of the files and folders that a run may write, whether they exist or not. The
+  // lock and files_put_aside() are not among them.
   std::vector<std::string> own_files() const;
-  std::string log_folder() const { return dir_ + "/log"; }
-  std::string trace_folder() const { return dir_ + "/trace"; }
 
   std::string dir_;
   std::optional<WorkdirLock> lock_;

@@ -238,6 +238,13 @@ std::string WorkdirLock::holder(const std::string& lock) {
                                 : "";
 }
 
+bool WorkdirLock::is_taken(const std::string& lock) {
+  const OpenFile file(
+      retry_interrupted([&] { return ::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
+  if (file.get() < 0 || is_missing("flock")) return false;
+  return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 void WorkdirLock::stop_beat() { held_->end_thread(); }
 
 std::optional<WorkdirLock> WorkdirLock::take(const std::string& dir, const std::string& lock,
@@ -257,6 +264,17 @@ std::optional<WorkdirLock> WorkdirLock::take(const std::string& dir, const std::
   }
   write_first_note(file.get(), lock, name);
   return WorkdirLock(std::make_unique<Held>(file.release(), dir, lock, name));
+}
+
+bool LockWatch::is_held() {
+  const Note now = read_note_again(lock_);
+  if (!now.names_a_process()) return false;
+  if (now.text != line_) {
+    line_ = now.text;
+    since_ = steady_clock::now();
+  }
+  const std::chrono::duration<double> silent = steady_clock::now() - since_;
+  return silent.count() < WorkdirLock::kSilentBeats * WorkdirLock::beat();
 }
 
 }  // namespace bv

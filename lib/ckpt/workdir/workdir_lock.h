@@ -1,9 +1,11 @@
 // The lock of a workdir: it keeps two runs from writing into the same folder.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace bv {
 
@@ -32,6 +34,10 @@ class WorkdirLock {
   // Returns which process holds the lock, as a text that names its machine too; "" if none does, or
   // if there is no such file here. Does not take the lock.
   static std::string holder(const std::string& lock);
+  // Returns whether another process has the lock, as far as this host sees: where flock() holds per
+  // host, a process on another machine may have it. Holds the lock for a moment, so only a process
+  // that is about to take it may call this.
+  static bool is_taken(const std::string& lock);
   // Returns the seconds between two lines: kBeat, unless the environment changes it.
   static double beat();
   WorkdirLock(WorkdirLock&&) noexcept;
@@ -45,6 +51,21 @@ class WorkdirLock {
   explicit WorkdirLock(std::unique_ptr<Held> held);
 
   std::unique_ptr<Held> held_;
+};
+
+// Watches, without taking the lock, whether any process holds it, on this host or another one.
+class LockWatch {
+ public:
+  explicit LockWatch(std::string lock) : lock_(std::move(lock)) {}
+
+  // Returns whether the file names a process whose line has changed within kSilentBeats beats. A
+  // line counts as changed when this object sees it for the first time.
+  bool is_held();
+
+ private:
+  const std::string lock_;
+  std::string line_;                               // when it was last read
+  std::chrono::steady_clock::time_point since_{};  // when that line was first seen
 };
 
 }  // namespace bv

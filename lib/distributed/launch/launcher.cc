@@ -28,6 +28,7 @@
 #include "lib/util/error.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/signals.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -377,8 +378,8 @@ int Launcher::run_generations() {
     failed_code_ = outcome.code;
     ++generation_;
     const int here = sizes.at(static_cast<size_t>(layout_.node));
-    log::warn("the ranks ended with code {}; starting again, {} of {}, with {} rank{} here",
-              outcome.code, generation_, options_.max_restarts, here, here == 1 ? "" : "s");
+    log::warn("the ranks ended with code {}; starting again, {} of {}, with {} here", outcome.code,
+              generation_, options_.max_restarts, counted(here, "rank"));
   }
 }
 

@@ -1,42 +1,24 @@
 #include "lib/distributed/watch/watch.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 #include <utility>
 
-#include "lib/distributed/store.h"
 #include "lib/distributed/watch/deadline.h"
 #include "lib/distributed/watch/exit_now.h"
-#include "lib/distributed/watch/failure_detector.h"
-#include "lib/distributed/watch/step_clock.h"
+#include "lib/distributed/watch/watch_impl.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
-#include "lib/util/signals.h"
 
 namespace bv {
 namespace {
-
-using WaitFor = FailureDetector::WaitFor;
 
 // Up to this many ranks, each rank watches all others. In a larger group, rank 0 watches all others
 // and every other rank watches only kNeighbours ranks and rank 0, because the store serves its
 // clients with one thread. kFailureKey shares one rank's finding with all ranks.
 constexpr int kAllWatchAll = 64;
 constexpr int kNeighbours = 16;
-constexpr double kLinger = 2.5;     // heartbeats
 constexpr double kWatchPoll = 0.1;  // seconds between two checks whether to keep waiting
 constexpr int kMostListed = 8;      // missing ranks in a message
-// Seconds in which this rank may find the same error that another rank has ended with.
-constexpr double kSameError = 1;
-// Seconds to wait for this rank's own error after another rank has ended with Exit::peer. This rank
-// first writes its rows, which takes up to two seconds (Trainer::flush_rows()).
-constexpr double kOwnFault = 3;
-
-std::chrono::duration<double> seconds(double value) { return std::chrono::duration<double>(value); }
 
 std::vector<int> watched_ranks(int rank, int size) {
   std::vector<int> ranks;
@@ -50,63 +32,22 @@ std::vector<int> watched_ranks(int rank, int size) {
 
 std::string heartbeat_key(int rank) { return fmt::format("heartbeat/{}", rank); }
 
-struct Watch::Impl {
-  Impl(const RankLayout& layout, const std::string& address, const Timeouts& timeouts,
-       const std::function<bool()>& stop)
-      : layout(layout),
-        timeouts(timeouts),
-        where(fmt::format("{}:{}", address, layout.port)),
-        watched(watched_ranks(layout.rank, layout.size)),
-        mine(heartbeat_of_this_process()),
-        detector(layout.rank, layout.size, timeouts, [mine = mine](const Heartbeat& heartbeat) {
-          return known_dead(heartbeat, mine);
-        }) {
-    const Deadline deadline(timeouts.startup + kStoreGreeting,
-                            fmt::format("[distributed] the store at {} accepts connections but "
-                                        "does not answer: is it a run's store?",
-                                        where));
-    store = std::make_unique<Store>(address, layout.port, layout.token, timeouts.startup, stop);
-    store->exchange(kFailureKey, "", kNoFailure);
-  }
-
-  const RankLayout layout;
-  const Timeouts timeouts;
-  const std::string where;
-  const std::vector<int> watched;
-  std::unique_ptr<Store> store;  // once the heartbeat thread runs, only it uses this
-
-  std::mutex mutex;  // guards the members below
-  std::condition_variable changed;
-  Heartbeat mine;
-  FailureDetector detector;
-  StepClock clock;
-  std::vector<WaitFor> waits;          // begun and not ended, the inner ones last
-  double waiting = -1;                 // since when the main thread waits; -1: it does not
-  bool all_here = false;               // all ranks have sent a heartbeat
-  bool complete = false;               // what ending() was told
-  bool stopping = false;               // stop() was called
-  bool send_now = false;               // send the next heartbeat immediately
-  bool last_sent = false;              // the store has this process's last heartbeat
-  bool heartbeats_ended = false;       // the heartbeat thread has ended
-  std::string own_failure;             // this process's report that it ends, as text; or ""
-  std::atomic<double> last_answer{0};  // when the store last answered
-  std::thread heartbeat_thread, store_thread;
-
-  void run_heartbeats();
-  void heartbeat_loop();
-  void watch_store();
-  void check_ranks();
-  void check_arrivals(double started);
-  void read_heartbeats();
-  void linger() const;
-  void begin_wait(WaitFor what);
-  void end_wait();
-  void end_process(const FailureReport& failure);
-  [[noreturn]] void store_lost(const std::string& why);
-  bool nothing_is_lost();
-  [[noreturn]] void end_with(const std::string& line);
-  std::vector<std::string> keys() const;
-};
+Watch::Impl::Impl(const RankLayout& layout, const std::string& address, const Timeouts& timeouts,
+                  const std::function<bool()>& stop)
+    : layout(layout),
+      timeouts(timeouts),
+      where(fmt::format("{}:{}", address, layout.port)),
+      watched(watched_ranks(layout.rank, layout.size)),
+      mine(heartbeat_of_this_process()),
+      detector(layout.rank, layout.size, timeouts,
+               [mine = mine](const Heartbeat& heartbeat) { return known_dead(heartbeat, mine); }) {
+  const Deadline deadline(timeouts.startup + kStoreGreeting,
+                          fmt::format("[distributed] the store at {} accepts connections but "
+                                      "does not answer: is it a run's store?",
+                                      where));
+  store = std::make_unique<Store>(address, layout.port, layout.token, timeouts.startup, stop);
+  store->exchange(kFailureKey, "", kNoFailure);
+}
 
 Watch::Watch(const RankLayout& layout, const std::string& address, const Timeouts& timeouts,
              const std::function<bool()>& stop)
@@ -124,101 +65,29 @@ std::vector<std::string> Watch::Impl::keys() const {
   return keys;
 }
 
-// The store's host ends last. Otherwise the others would lose the store and report the host as the
-// rank that failed.
-void Watch::Impl::linger() const {
-  if (layout.hosts_store) std::this_thread::sleep_for(seconds(kLinger * timeouts.heartbeat));
-}
-
-// Whether the run is complete, so that a rank that is lost now takes nothing with it.
-bool Watch::Impl::nothing_is_lost() {
-  const std::lock_guard lock(mutex);
-  if (!complete || layout.rank == 0) return complete;
-  const Heartbeat* first = detector.last_heartbeat(0);
-  return first && (first->phase == kEnding || first->phase == kEnded);
-}
-
-// Ends the process because the ranks cannot go on together.
-void Watch::Impl::end_with(const std::string& line) {
-  if (nothing_is_lost()) exit_now(Exit::ok, line + "; the run was complete by then");
-  exit_now(Exit::peer, line);
-}
-
-// Ends the process, as end_with() does. Returns only if this process is about to end with its own
-// error.
-void Watch::Impl::end_process(const FailureReport& failure) {
-  std::string line;
-  {
-    std::unique_lock lock(mutex);
-    // All ranks find an error in the config, or a loss that is not finite, at about the same time.
-    // Each should then end with that error, not with the report that another rank did.
-    // After timeouts.silence the watch of the store would end the process, so the wait is shorter.
-    const double limit = failure.rank < 0 ? std::min(kOwnFault, timeouts.silence / 2) : kSameError;
-    if (failure.cause.find(kEndedWith) != std::string::npos && failure.rank != layout.rank)
-      changed.wait_for(lock, seconds(limit), [&] { return !own_failure.empty(); });
-    if (!own_failure.empty()) return;
-    // All ranks received the signal, but the main thread of this one has not checked for it yet.
-    const Exit stop = failure.cause.ends_with(kStoppedBySignal) ? stop_requested() : Exit::ok;
-    if (stop != Exit::ok) {
-      lock.unlock();
-      linger();
-      exit_now(stop, "Stopped by a signal; nothing was saved");
-    }
-    line = detector.message(failure, mine);
-    if (failure.rank == layout.rank)
-      line = fmt::format(
-          "[distributed] the other ranks continued without this one (rank {}, {}, pid {}), "
-          "which {}",
-          layout.rank, mine.host, mine.pid, failure.cause);
-  }
-  linger();
-  end_with(line);
-}
-
-void Watch::Impl::store_lost(const std::string& why) {
-  std::string line;
-  {
-    const std::lock_guard lock(mutex);
-    const char* host = layout.store_host == StoreHost::torchrun ? "torchrun" : "bvtrain's launcher";
-    if (layout.store_host == StoreHost::rank0 && detector.last_heartbeat(0) && layout.rank != 0)
-      line = detector.message({0, fmt::format("hosts the run's store at {}, which {}", where, why)},
-                              mine);
-    else if (layout.store_host == StoreHost::rank0)
-      line = fmt::format("[distributed] the run's store at {} (hosted by rank 0) {}", where, why);
-    else
-      line = fmt::format(
-          "[distributed] the run's store at {} (hosted by {}) {}; the last step here was {}", where,
-          host, why, mine.step);
-  }
-  end_with(line);
-}
-
 // Reads the failure, if there is one, and the heartbeats of all watched ranks.
 void Watch::Impl::read_heartbeats() {
   const std::vector<std::string> values = store->get_all(keys());
   const double read_at = monotonic_seconds();
-  if (values.at(0) != kNoFailure) {
-    {
-      const std::lock_guard lock(mutex);
-      if (last_sent) return;  // this process is ending already
-      for (size_t i = 0; i < watched.size(); ++i)
-        if (const auto heartbeat = Heartbeat::parse(values[i + 1]))
-          detector.record(watched[i], *heartbeat, read_at);
-      const auto failure = FailureReport::parse(values[0]);
-      // A launcher reports any rank that ended with an error. If that rank had reached the last
-      // barrier, and so has this one, this one can finish.
-      const bool other = failure && failure->rank != layout.rank;
-      const Heartbeat* failed_rank = other ? detector.last_heartbeat(failure->rank) : nullptr;
-      if (failed_rank && mine.phase == kEnding &&
-          (failed_rank->phase == kEnding || failed_rank->phase == kEnded))
-        return;
-    }
-    end_process(FailureReport::parse(values[0]).value_or(FailureReport{-1, "the run was aborted"}));
+  const bool failed = values.at(0) != kNoFailure;
+  FailureReport failure{-1, "the run was aborted"};
+  {
+    const std::lock_guard lock(mutex);
+    if (failed && last_sent) return;  // this process is ending already
+    for (size_t i = 0; i < watched.size(); ++i)
+      if (const auto heartbeat = Heartbeat::parse(values[i + 1]))
+        detector.record(watched[i], *heartbeat, read_at);
+    if (!failed) return;
+    if (auto report = FailureReport::parse(values[0])) failure = std::move(*report);
+    // A launcher reports any rank that ended with an error. If that rank had reached the last
+    // barrier, and so has this one, this one can finish.
+    const bool other = failure.rank != layout.rank;
+    const Heartbeat* failed_rank = other ? detector.last_heartbeat(failure.rank) : nullptr;
+    if (failed_rank && mine.phase == kEnding &&
+        (failed_rank->phase == kEnding || failed_rank->phase == kEnded))
+      return;
   }
-  const std::lock_guard lock(mutex);
-  for (size_t i = 0; i < watched.size(); ++i)
-    if (const auto heartbeat = Heartbeat::parse(values[i + 1]))
-      detector.record(watched[i], *heartbeat, read_at);
+  end_process(failure);
 }
 
 // Used until all ranks have joined: some heartbeats do not exist yet, and reading one would block.
@@ -289,7 +158,7 @@ void Watch::Impl::heartbeat_loop() {
     bool last_one = false, starting = false;
     {
       std::unique_lock lock(mutex);
-      changed.wait_for(lock, seconds(pause), [&] { return stopping || send_now; });
+      changed.wait_for(lock, Seconds(pause), [&] { return stopping || send_now; });
       send_now = false;
       last_one = stopping;
       starting = !all_here;
@@ -334,7 +203,7 @@ void Watch::Impl::watch_store() {
   double last = monotonic_seconds();
   std::unique_lock lock(mutex);
   while (!heartbeats_ended) {
-    changed.wait_for(lock, seconds(timeouts.heartbeat), [&] { return heartbeats_ended; });
+    changed.wait_for(lock, Seconds(timeouts.heartbeat), [&] { return heartbeats_ended; });
     const double time = monotonic_seconds();
     if (time - last > timeouts.heartbeat + timeouts.silence / 2)
       last_answer = time;  // this process was stopped
@@ -347,7 +216,7 @@ void Watch::Impl::watch_store() {
 
 bool Watch::await_all(const std::function<bool()>& stop) {
   std::unique_lock lock(impl_->mutex);
-  while (!impl_->changed.wait_for(lock, seconds(kWatchPoll), [&] { return impl_->all_here; }))
+  while (!impl_->changed.wait_for(lock, Impl::Seconds(kWatchPoll), [&] { return impl_->all_here; }))
     if (stop && stop()) return false;
   return true;
 }
@@ -365,9 +234,9 @@ void Watch::Impl::begin_wait(WaitFor what) {
   waiting = monotonic_seconds();
 }
 
-void Watch::await_begin() { impl_->begin_wait(WaitFor::collective); }
+void Watch::await_begin() { impl_->begin_wait(Impl::WaitFor::collective); }
 
-void Watch::await_device_begin() { impl_->begin_wait(WaitFor::device); }
+void Watch::await_device_begin() { impl_->begin_wait(Impl::WaitFor::device); }
 
 // Call with the mutex locked. An inner wait that ended is progress, so an outer wait counts from
 // now.
@@ -408,27 +277,6 @@ std::string Watch::phase(const std::string& name) {
   impl_->send_now = true;
   impl_->changed.notify_all();
   return before;
-}
-
-void Watch::failed(int64_t number, const char* what, const std::string& message) {
-  // A broken connection shows that a rank is gone, but not which. The heartbeat thread finds that
-  // out and ends the process: from a launcher's report, from the process table, or because
-  // heartbeats stop. The line below is only for the case that it does not.
-  const double limit = impl_->timeouts.silence + 2 * impl_->timeouts.heartbeat + 1;
-  std::this_thread::sleep_for(seconds(limit));
-  impl_->end_with(fmt::format("[distributed] collective {} ({}) failed: {}", number, what,
-                              message.substr(0, message.find('\n'))));
-}
-
-void Watch::report_own_failure(int code, std::string_view line) {
-  std::unique_lock lock(impl_->mutex);
-  if (impl_->stopping) return;
-  impl_->own_failure = FailureReport::of_end(impl_->layout.rank, code, line).text();
-  impl_->send_now = true;
-  impl_->changed.notify_all();
-  impl_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return impl_->last_sent; });
-  lock.unlock();
-  impl_->linger();
 }
 
 void Watch::ending(bool complete) {

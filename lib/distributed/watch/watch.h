@@ -3,7 +3,8 @@
 // still runs ends with exit code 7 and one line on stderr and in its log, or with code 0 if the run
 // was complete by then (ending()). A process that fails with its own error notifies the others
 // (report_own_failure()) and keeps its own exit code.
-// failure_detector.h decides which rank has failed; this file does the I/O and the waiting.
+// failure_detector.h decides which rank has failed, endings.cc ends the process, and watch.cc does
+// the I/O and the waiting.
 #pragma once
 
 #include <cstdint>

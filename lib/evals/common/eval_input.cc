@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <map>
-#include <source_location>
 #include <utility>
 
+#include "lib/config/count.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/input/data_notes.h"
 #include "lib/input/loader/check_examples.h"
@@ -20,18 +20,6 @@ namespace {
 
 constexpr uint64_t kProbeSeed = 0x9E0B;  // for the order in which probe() takes examples
 
-// Returns config[key], a number from `least` to 4096, or `fallback` if it is absent. Records a
-// problem for any other number.
-int loader_count(const Config& config, const char* key, int least, int fallback,
-                 std::source_location where = std::source_location::current()) {
-  const auto value = config.get<int64_t>(key, fallback, where);
-  if (value < least || value > 4096) {
-    config.problem(key, fmt::format("must be between {} and 4096, got {}", least, value));
-    return fallback;
-  }
-  return static_cast<int>(value);
-}
-
 }  // namespace
 
 EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
@@ -41,8 +29,8 @@ EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   options.keep_broken = options.error_budget > 0 || config.has("quarantine");
   options.section = "evals." + env.name;
   options.batch_size = config.get<int64_t>("batch_size", env.batch_size);
-  options.prefetch = loader_count(config, "prefetch", 0, 1);
-  options.threads = loader_count(config, "threads", 1, env.threads);
+  options.prefetch = read_count(config, "prefetch", 0, 1);
+  options.threads = read_count(config, "threads", 1, env.threads);
   options.threads_place = config.place("threads");
   options.seed = env.seed;
   options.pinned = env.pinned;

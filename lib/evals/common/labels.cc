@@ -19,12 +19,6 @@ const at::Tensor& need_feature(const Batch& batch, const std::string& key,
 
 }  // namespace
 
-std::string names_of(const std::map<std::string, at::Tensor>& tensors) {
-  std::string names;
-  for (const auto& [name, value] : tensors) names += (names.empty() ? "" : ", ") + name;
-  return names;
-}
-
 at::Tensor dense_labels(const Batch& batch, const std::string& key, const std::string& evaluator) {
   const at::Tensor& labels =
       need_feature(batch, key, evaluator, "onehot(..., key_result=\"labels\") and keep(...)");

@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <string>
 
 #include "lib/input/loader/loader.h"
@@ -20,8 +19,5 @@ at::Tensor dense_labels(const Batch& batch, const std::string& key, const std::s
 // Returns the class numbers under `key` as (n) int64. Throws if there is not one integer per
 // example.
 at::Tensor class_labels(const Batch& batch, const std::string& key, const std::string& evaluator);
-
-// Returns the names of the tensors, separated by commas, for messages.
-std::string names_of(const std::map<std::string, at::Tensor>& tensors);
 
 }  // namespace bv

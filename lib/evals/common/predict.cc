@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "lib/evals/common/labels.h"
+#include "lib/input/example.h"
 
 namespace bv {
 namespace {

@@ -31,8 +31,7 @@ at::Tensor mask_of(const Batch& batch, const std::string& key, const std::string
 std::string form_of(const Batch& batch) {
   const auto image = batch.find("image");
   if (image == batch.end() || image->second.dim() != 4) return "";
-  const int64_t channels = image->second.size(3);
-  return fmt::format("{} channel{} ({})", channels, channels == 1 ? "" : "s",
+  return fmt::format("{} ({})", counted(image->second.size(3), "channel"),
                      image->second.scalar_type() == at::kByte ? "8-bit" : "float32");
 }
 

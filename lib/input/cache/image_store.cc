@@ -96,7 +96,7 @@ struct ImageStore::Slot {
   bool empty() const { return check == 0 && offset == 0; }
   bool sound() const { return check == right_check(); }
   StoredShape shape() const { return {height, width, channels}; }
-  // Returns the checksum of the record with these pixels. It also covers the slot's metadata.
+  // Returns the checksum of the record with these pixels. It also covers the key and the width.
   uint64_t check_of(std::span<const uint8_t> pixels) const {
     return hash64({reinterpret_cast<const char*>(pixels.data()), pixels.size()}) ^
            hash_of_object(key) ^ static_cast<uint64_t>(width);

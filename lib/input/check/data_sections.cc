@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lib/config/load_config.h"
+#include "lib/input/data_pair.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/loader.h"
 #include "lib/input/quarantine.h"
@@ -33,30 +34,16 @@ void add_inputs(const Config& input, std::vector<DataSection>& all) {
   }
 }
 
-// Adds the data sets of the evaluator fewshot_lsr. As a list, a data set is [source, training
-// split, test split].
+// Adds the data sets of the evaluator fewshot_lsr.
 void add_pairs(const std::string& name, const Config& keys, const Config& pairs,
                std::vector<DataSection>& all) {
   const std::string folder = keys.get(kFolder, "");
   for (const std::string& pair : pairs.keys()) {
     if (!pairs.has(pair)) continue;
-    const bool is_list = pairs.is_list(pair);
-    const auto list =
-        is_list ? pairs.get<std::vector<std::string>>(pair) : std::vector<std::string>();
-    if (is_list && list.size() != 3) pairs.fail(pair, "must be [source, train split, test split]");
-    for (const char* part : {"train", "test"}) {
-      const bool trains = part == std::string("train");
-      const std::string shown = fmt::format("{}.{}.{}", name, pair, part);
-      const char* const pp_key = trains ? "pp_train" : "pp_eval";
-      if (!is_list) {
-        all.push_back({shown, keys, keys, pairs.section(pair).section(part), pp_key});
-        continue;
-      }
-      std::string text = fmt::format("{{\"name\": {}, \"split\": {}", json_string(list[0]),
-                                     json_string(list[trains ? 1 : 2]));
-      if (!folder.empty()) text += ", \"data_dir\": " + json_string(folder);
-      all.push_back({shown, keys, keys, parse_config_json(text + "}", shown), pp_key});
-    }
+    const std::string shown = name + "." + pair;
+    const DataPair data = data_pair(pairs, pair, folder, shown);
+    all.push_back({shown + ".train", keys, keys, data.train, "pp_train"});
+    all.push_back({shown + ".test", keys, keys, data.test, "pp_eval"});
   }
 }
 
@@ -123,7 +110,6 @@ std::vector<DataSection> data_sections(const Config& config) {
 
 void check_outside_data(const Config& config, const std::string& folder, const std::string& place,
                         const std::string& what) {
-  constexpr const char* kFolder = "data_dir";  // a key of the source
   // A copy: these reads must not add keys to the resolved config.
   for (const DataSection& each : data_sections(parse_config_json(config.json(), "config"))) {
     const std::string data =
@@ -178,6 +164,7 @@ OpenedData DataOpener::open(const DataSection& section) {
   }
   opened.file_folders = file_folders(section.data);
   opened.decoding = first_decoding(section);
+  opened.class_folders = section.data.is_text("name", "image_folder");
   if (options_.pp) opened.pp = std::make_shared<Pipeline>(section.owner, section.pp_key);
   throw_problems(config_);
   return opened;

@@ -61,6 +61,7 @@ struct OpenedData {
   // How the first op of the pp string decodes image files; nullopt if there is no such op. Also
   // without OpenOptions::pp.
   std::optional<Decoding> decoding = {};
+  bool class_folders = false;  // describe() is the path of an image file in `folder`
 };
 
 // Opens data sets of one config.

@@ -8,6 +8,7 @@
 
 #include "lib/input/check/image_alpha.h"
 #include "lib/input/image/decode.h"
+#include "lib/input/image/image_suffix.h"
 #include "lib/input/loader/example_failure.h"
 #include "lib/input/sources/common/file_bytes.h"
 #include "lib/input/sources/common/manifest/manifest.h"
@@ -132,6 +133,8 @@ ExampleLook look_at_example(const OpenedData& opened, int64_t index, const LookO
         look.images.push_back(std::move(*image));
     }
     decoded.clear();
+    if (opened.class_folders && has_other_image_suffix(opened.data->describe(index)))
+      throw Error::bare(Exit::data, kOtherSuffix);  // as at the start of a run
     look_at_labels(example, std::ssize(opened.data->class_names()), look);
   };
   if (!attempt_look(opened, index, /*reads=*/true, look, read)) {

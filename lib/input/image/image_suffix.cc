@@ -10,6 +10,11 @@ bool has_image_suffix(const std::string& name) {
   return suffix == ".jpg" || suffix == ".jpeg" || suffix == ".png" || suffix == ".webp";
 }
 
+bool has_other_image_suffix(const std::string& name) {
+  const std::string suffix = suffix_of(name);
+  return suffix == ".gif" || suffix == ".bmp" || suffix == ".tif" || suffix == ".tiff";
+}
+
 std::string suffix_of(const std::string& name) {
   constexpr size_t kLongest = 10;
   const size_t dot = name.rfind('.');

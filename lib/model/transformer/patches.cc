@@ -3,6 +3,8 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <fmt/format.h>
 
+#include "lib/util/text.h"
+
 namespace bv {
 
 at::Tensor patches(const at::Tensor& image, int64_t height, int64_t width) {
@@ -18,13 +20,12 @@ at::Tensor patches(const at::Tensor& image, int64_t height, int64_t width) {
 std::string cut_off_text(int64_t height, int64_t width, int64_t patch_height, int64_t patch_width) {
   const int64_t rows = height % patch_height, columns = width % patch_width;
   if (rows == 0 && columns == 0) return "";
-  const auto counted = [](int64_t count, const char* noun) {
-    if (count == 0) return std::string();
-    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  const auto lost = [](int64_t count, const char* noun) {
+    return count == 0 ? "" : counted(count, noun);
   };
   return fmt::format("images of {}x{} with patches of {}x{}: the last {}{}{} of pixels {} not used",
-                     height, width, patch_height, patch_width, counted(columns, "column"),
-                     rows > 0 && columns > 0 ? " and " : "", counted(rows, "row"),
+                     height, width, patch_height, patch_width, lost(columns, "column"),
+                     rows > 0 && columns > 0 ? " and " : "", lost(rows, "row"),
                      rows + columns == 1 ? "is" : "are");
 }
 

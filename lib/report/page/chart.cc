@@ -205,6 +205,11 @@ std::vector<Point> smoothed(const std::vector<Point>& points, size_t window) {
   return out;
 }
 
+size_t smoothing_window(size_t points) {
+  constexpr size_t kFewPoints = 60, kParts = 40;
+  return points <= kFewPoints ? 1 : std::max<size_t>(points / kParts, 3);
+}
+
 std::string_view chart_style() {
   return R"(.chart text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif}
 .chart .title{font-size:14px;font-weight:600;fill:#111827}

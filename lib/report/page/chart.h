@@ -48,6 +48,8 @@ std::vector<Point> thinned(const std::vector<Point>& points, size_t most);
 // Replaces each value by the mean over about `window` neighbours, half of them on each side. Values
 // that are not finite do not count.
 std::vector<Point> smoothed(const std::vector<Point>& points, size_t window);
+// Returns the window for a line of so many points; 1 if they are too few to be smoothed.
+size_t smoothing_window(size_t points);
 
 // Returns the CSS rules for charts, with light and dark colours.
 std::string_view chart_style();

@@ -14,9 +14,9 @@ std::string start_text(const nlohmann::json& run) {
   const std::string started = run.value("started", "");
   const auto restarts = run.value("restarts", int64_t{0});
   if (restarts == 0) return started;
-  return fmt::format("{}; restarted {} time{}, last at {} from step {}",
-                     run.value("first_started", started), restarts, restarts == 1 ? "" : "s",
-                     started, run.value("first_step", int64_t{0}));
+  return fmt::format("{}; restarted {}, last at {} from step {}",
+                     run.value("first_started", started), counted(restarts, "time"), started,
+                     run.value("first_step", int64_t{0}));
 }
 
 }  // namespace

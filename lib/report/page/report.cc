@@ -78,13 +78,8 @@ std::string config_section(const std::string& yaml) {
 std::string render_report(const Report& report) {
   const History empty;
   const History& history = report.history != nullptr ? *report.history : empty;
-  std::string out = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{0}</title>\n<style>{1}{2}</style>\n</head>\n<body>\n<main>\n"
-      "<header><h1>{0}</h1><p>{3}</p></header>\n",
-      escape_html(clipped_bytes(report.title, kLongestTitle)), page_style(), chart_style(),
-      run_progress(history));
+  std::string out =
+      page_start(clipped_bytes(report.title, kLongestTitle), "", run_progress(history));
   out += render_cards(report.earlier, history);
 
   Panels panels;

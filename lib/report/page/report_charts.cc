@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -11,8 +12,6 @@ namespace {
 
 constexpr size_t kMostPoints = 500;  // in a line; more would be less than 1 px apart
 constexpr size_t kMostLines = 12;    // in a chart
-constexpr size_t kFewPoints = 60;    // a line with at most this many points is not smoothed
-constexpr size_t kSmoothParts = 40;  // number of points divided by the smoothing window
 constexpr std::string_view kLoss = "training_loss";
 
 bool starts_with(std::string_view text, std::string_view start) {
@@ -86,14 +85,27 @@ Line metric_line(const History& history, const EvalMetric& metric, const std::st
 // Adds one line; if there are many points, a smoothed line above the faint raw values.
 void add_smoothed(Chart& chart, const std::vector<Point>& points, const std::string& label,
                   int color) {
-  if (points.size() <= kFewPoints) {
+  const size_t window = smoothing_window(points.size());
+  if (window == 1) {
     chart.lines.push_back({label, points, color, Line::Look::plain, {}});
     return;
   }
-  const size_t window = std::max<size_t>(points.size() / kSmoothParts, 3);
   chart.lines.push_back({"", thinned(points, kMostPoints), color, Line::Look::faint, {}});
   chart.lines.push_back(
       {label, thinned(smoothed(points, window), kMostPoints), color, Line::Look::bold, {}});
+}
+
+// Returns how many epochs have passed when `step` begins. `epochs` holds the metric `epoch` of the
+// rows. The two rows around the step say how many steps an epoch has there, because the batch size
+// may have changed. Without any row, `steps_per_epoch` holds for all steps.
+double epochs_before(double step, const std::vector<Point>& epochs, double steps_per_epoch) {
+  if (epochs.empty()) return (step - 1) / steps_per_epoch;
+  auto at = std::lower_bound(epochs.begin(), epochs.end(), step,
+                             [](const Point& point, double x) { return point.x < x; });
+  if (at == epochs.end()) --at;
+  const Point last = at == epochs.begin() ? Point{0, 0} : *std::prev(at);
+  if (at->x <= last.x) return (step - 1) / steps_per_epoch;
+  return at->y - (at->x - (step - 1)) * (at->y - last.y) / (at->x - last.x);
 }
 
 Chart new_chart(std::string title, std::string x_label = "step") {
@@ -153,24 +165,21 @@ Chart epoch_loss_chart(const History& history, double steps_per_epoch) {
   Chart chart = new_chart("Training loss per epoch", "epoch");
   chart.may_be_log = true;
   Line line{"mean of training_loss", {}, 0, Line::Look::plain, {}};
-  double sum = 0;
-  int64_t count = 0, epoch = 0;
-  const auto end_epoch = [&] {
-    if (count > 0)
-      line.points.push_back({static_cast<double>(epoch), sum / static_cast<double>(count)});
-    sum = 0;
-    count = 0;
+  const std::vector<Point> epochs = points_of(history, "epoch");
+  struct Losses {
+    double sum = 0, count = 0;
   };
+  std::map<int64_t, Losses> losses;  // by epoch; rows with more data may begin in an earlier one
   for (const Point& point : points_of(history, kLoss)) {
     constexpr double kRounding = 1e-9;  // 35 / (7.0 / 3) is less than 15
-    const auto of_point = static_cast<int64_t>((point.x - 1) / steps_per_epoch + kRounding) + 1;
-    if (of_point != epoch) end_epoch();
-    epoch = of_point;
-    if (!std::isfinite(point.y)) continue;
-    sum += point.y;
-    ++count;
+    const double before = epochs_before(point.x, epochs, steps_per_epoch);
+    if (!std::isfinite(point.y) || !(std::abs(before) < 0x1p53)) continue;
+    Losses& of_epoch = losses[static_cast<int64_t>(before + kRounding) + 1];
+    of_epoch.sum += point.y;
+    ++of_epoch.count;
   }
-  end_epoch();
+  for (const auto& [epoch, sums] : losses)
+    line.points.push_back({static_cast<double>(epoch), sums.sum / sums.count});
   line.points = thinned(line.points, kMostPoints);
   chart.lines.push_back(std::move(line));
   return chart;

@@ -34,7 +34,8 @@ std::vector<EvalMetric> eval_metrics(const History& history);
 
 // The training loss per step, together with the evaluators' losses.
 Chart loss_chart(const History& history);
-// The mean training loss of each epoch. A step belongs to the epoch in which it begins.
+// The mean training loss of each epoch. A step belongs to the epoch in which it begins, as the
+// metric `epoch` says or, without that metric, `steps_per_epoch`.
 Chart epoch_loss_chart(const History& history, double steps_per_epoch);
 std::vector<Chart> metric_charts(const History& history);  // one per suffix, the best values marked
 std::vector<Chart> training_charts(

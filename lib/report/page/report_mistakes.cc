@@ -19,16 +19,16 @@ constexpr size_t kMarkup = 250;  // bytes of a figure and its picture, without t
 constexpr double kLeastPicture = 24 * 24;  // pixels; a smaller picture shows nothing
 constexpr int64_t kEnlarged = 48;          // px; the pixels of smaller pictures stay sharp
 
-using Wrong = EvalDetails::Wrong;
+using Mistake = EvalDetails::Wrong;
 
-bool fits_together(const Wrong& wrong) {
+bool fits_together(const Mistake& wrong) {
   return wrong.height > 0 && wrong.width > 0 && wrong.channels > 0 &&
          wrong.pixels.size() == static_cast<size_t>(wrong.height * wrong.width * wrong.channels);
 }
 
 // Returns the picture, downscaled by `factor`. Each pixel is the mean of those that it replaces.
-Wrong downscaled(const Wrong& from, int64_t factor) {
-  Wrong to;
+Mistake downscaled(const Mistake& from, int64_t factor) {
+  Mistake to;
   to.height = (from.height + factor - 1) / factor;
   to.width = (from.width + factor - 1) / factor;
   to.channels = from.channels;
@@ -54,12 +54,12 @@ Wrong downscaled(const Wrong& from, int64_t factor) {
 
 // Returns an <img> of about `most_bytes` at most; empty if the picture would be too small or the
 // example has none.
-std::string picture(const Wrong& wrong, double most_bytes) {
+std::string picture(const Mistake& wrong, double most_bytes) {
   if (!fits_together(wrong)) return "";
   // PNG does not compress a noisy picture, and base64 makes it larger by a third.
   const double bytes = static_cast<double>(wrong.pixels.size()) * 4 / 3;
   const auto factor = std::max<int64_t>(1, std::llround(std::ceil(std::sqrt(bytes / most_bytes))));
-  const Wrong small = factor > 1 ? downscaled(wrong, factor) : wrong;
+  const Mistake small = factor > 1 ? downscaled(wrong, factor) : wrong;
   if (factor > 1 && static_cast<double>(small.height * small.width) < kLeastPicture) return "";
   const std::string uri = png_data_uri(small.pixels, small.height, small.width, small.channels);
   if (uri.empty()) return "";
@@ -68,7 +68,7 @@ std::string picture(const Wrong& wrong, double most_bytes) {
                      sharp ? " class=\"sharp\"" : "", uri, small.width, small.height, wrong.index);
 }
 
-std::string caption(const Wrong& wrong, const ClassLabels& label) {
+std::string caption(const Mistake& wrong, const ClassLabels& label) {
   const std::string name = wrong.name.empty() ? fmt::format("example {}", wrong.index)
                                               : clipped_bytes(wrong.name, kLongestExampleName);
   return fmt::format(
@@ -84,7 +84,7 @@ std::string render_mistakes(const EvalDetails& details, size_t most_bytes) {
   const ClassLabels label(details);
   std::vector<std::string> captions;
   size_t used = 2 * kMarkup;
-  for (const Wrong& wrong : details.wrong) {
+  for (const Mistake& wrong : details.wrong) {
     captions.push_back(caption(wrong, label));
     used += captions.back().size() + kMarkup;
     if (used <= most_bytes && captions.size() <= kMostMistakes) continue;

@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+
+#include "lib/report/page/chart.h"
+#include "lib/report/page/html.h"
 #include "lib/report/page/report.h"
 
 namespace bv {
@@ -73,6 +77,13 @@ th{max-width:110px}.metrics{padding:8px}.metrics td,.metrics th{padding:3px 6px}
 
 }  // namespace
 
-std::string_view page_style() { return kPageStyle; }
+std::string page_start(const std::string& title, std::string_view style, const std::string& line) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{0}</title>\n<style>{1}{2}{3}</style>\n</head>\n<body>\n<main>\n"
+      "<header><h1>{0}</h1><p>{4}</p></header>\n",
+      escape_html(title), kPageStyle, chart_style(), style, line);
+}
 
 }  // namespace bv

@@ -41,8 +41,7 @@ Example rows_of(const Example& batch, int64_t begin, int64_t count) {
 
 // Returns a copy of the batch, mixed as the step mixes it.
 Example mixed(const Example& batch, MixupConfig mixup, uint64_t seed, int64_t step, int ranks) {
-  Example copy;
-  for (const auto& [name, values] : batch) copy[name] = values.clone();
+  Example copy = copy_of(batch);
   const at::Tensor shares = mixup_shares(mixup_coefficient(seed, step, mixup.p));
   mixup.ranks_here = ranks;
   prepare_batch(mixup, std::nullopt, shares, copy, Group::single());
@@ -135,18 +134,13 @@ nlohmann::ordered_json BadStep::json() const {
 
 Example whole_batch(const Recipe& recipe, int64_t step, int64_t shift,
                     const std::set<std::string>& failed) {
-  LoaderOptions options = recipe.loader;
-  options.rank = 0;
-  options.ranks = 1;
-  options.prefetch = 1;
-  options.pinned = false;
+  LoaderOptions options = in_one_process(recipe.loader);
   options.warns = false;
   options.shift = shift;
   Loader loader(recipe.data, options);
   for (const std::string& name : failed) loader.add_failed(name);
   loader.seek(step - 1);
-  Example batch;
-  for (const auto& [name, values] : loader.next()) batch[name] = values.clone();
+  Example batch = copy_of(loader.next());
   at::Tensor& image = batch.at("image");
   if (image.scalar_type() == at::kByte && recipe.image_normalization)
     image = normalize(image, *recipe.image_normalization);

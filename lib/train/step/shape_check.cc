@@ -28,7 +28,7 @@ Batch probe_evaluator(const EvalJob& job, const Config& keys, int64_t n) {
   Batch batch;
   read_example(keys, "pp_fn", [&] { batch = job.evaluator->probe(n); });
   if (!batch.empty() && !batch.contains("image"))
-    keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", keys_of(batch)));
+    keys.fail("pp_fn", fmt::format("gives no 'image' (it gives {})", names_of(batch)));
   return batch;
 }
 
@@ -76,8 +76,8 @@ Outputs ShapeCheck::check_prediction(const std::string& pred, const Batch& batch
   const at::NoGradGuard no_grad;
   const at::Tensor& image = batch.at("image");
   const auto fail = [&](const std::string& why) { throw Error(Exit::usage, place, why); };
-  if (image.dim() != 4) fail("gives an 'image' that is not (height, width, channels)");
-  if (image.scalar_type() != at::kFloat) fail("gives an 8-bit 'image'; add value_range(-1, 1)");
+  const std::string fault = image_fault(image.dim() - 1, image.scalar_type());
+  if (!fault.empty()) fail(fault);
   const auto wrong_size = [&] {
     fail(fmt::format(
         "gives images of {}x{}x{}, but the model was built for {}x{}x{} and cannot take "

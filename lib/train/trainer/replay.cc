@@ -28,12 +28,6 @@ Config config_of(const Restored& checkpoint, std::vector<Override> overrides) {
                            overrides);
 }
 
-Example copy_of(const Batch& batch) {
-  Example copy;
-  for (const auto& [name, values] : batch) copy[name] = values.clone();
-  return copy;
-}
-
 // The run, trained again.
 class Rerun {
  public:

@@ -22,6 +22,18 @@ namespace {
 constexpr double kProgressInterval = 0.2;  // seconds
 constexpr int64_t kImages = 16;            // of a batch, for log_images_*
 
+// The control word: what the ranks sum in every step.
+enum ControlPlace : size_t {
+  kClock,    // rank 0's
+  kSigterm,  // ranks that have received this signal
+  kSigint,
+  kStopped,
+  kFailures,  // examples that have failed for the first time
+  kDigest,    // digest_in_word(), of the state
+  kSquaredDigest
+};
+static_assert(kSquaredDigest + 1 == std::tuple_size_v<ControlWord>);
+
 }  // namespace
 
 Trainer::Trainer(Recipe& recipe, Workdir* workdir, TrainerOptions options, Group& group)
@@ -54,20 +66,7 @@ Exit Trainer::run() {
     log::open_file(workdir_->log(group_.rank()));
     workdir_->remember();  // on the ranks that have not claimed it
   }
-  log::info("Hello from process {} holding 1/{} devices and writing to workdir {}.", group_.rank(),
-            group_.size(), workdir_ ? workdir_->dir() : "(none)");
-  log::write_detail(recipe_.config.yaml());
-  log::info("Global batch {}; {} training examples", recipe_.length.batch_size,
-            recipe_.length.data_size);
-  log::info("Running for {} steps, that means {:.2f} epochs", total_steps_,
-            static_cast<double>(total_steps_) / recipe_.steps_per_epoch());
-  if (recipe_.precision_choice.automatic)
-    log::info("precision {}", recipe_.precision_choice.text());
-  else if (!recipe_.precision_choice.reason.empty())
-    log::info("precision bf16 saves no time here: {}", recipe_.precision_choice.reason);
-  if (!recipe_.graph_refusal.empty())
-    log::info("Steps run without a CUDA graph: {}", recipe_.graph_refusal);
-  if (recipe_.image_normalization) log::info("Images are passed to the step as bytes");
+  log_run();
   if (is_rank0()) restore();
   broadcast_start();
   start_compute_threads(recipe_.compute_threads);  // as many as the checkpoint requires
@@ -88,19 +87,7 @@ Exit Trainer::run() {
   open_skipped();
   open_selection();
   set_due_rules();
-  Chrono::Setup setup;
-  setup.first_step = first_step_;
-  setup.total_steps = total_steps_;
-  setup.batch_size = recipe_.length.batch_size;
-  setup.steps_per_epoch = recipe_.steps_per_epoch();
-  setup.examples_before = position_ - left_out_ - first_step_ * recipe_.length.batch_size;
-  setup.num_devices = group_.size();
-  setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
-  setup.example_flops = [this] { return recipe_.step->example_flops(); };
-  setup.peak_flops = recipe_.peak_flops();
-  setup.step_bytes = [this] { return recipe_.step->step_bytes(); };
-  setup.state = chrono_state_;
-  chrono_.inform(setup);
+  start_chrono();
   try {
     if (resumed_here_ && first_step_ > 0)
       finish_interrupted_row();
@@ -115,6 +102,23 @@ Exit Trainer::run() {
   }
   finish();
   return Exit::ok;
+}
+
+void Trainer::log_run() const {
+  log::info("Hello from process {} holding 1/{} devices and writing to workdir {}.", group_.rank(),
+            group_.size(), workdir_ ? workdir_->dir() : "(none)");
+  log::write_detail(recipe_.config.yaml());
+  log::info("Global batch {}; {} training examples", recipe_.length.batch_size,
+            recipe_.length.data_size);
+  log::info("Running for {} steps, that means {:.2f} epochs", total_steps_,
+            static_cast<double>(total_steps_) / recipe_.steps_per_epoch());
+  if (recipe_.precision_choice.automatic)
+    log::info("precision {}", recipe_.precision_choice.text());
+  else if (!recipe_.precision_choice.reason.empty())
+    log::info("precision bf16 saves no time here: {}", recipe_.precision_choice.reason);
+  if (!recipe_.graph_refusal.empty())
+    log::info("Steps run without a CUDA graph: {}", recipe_.graph_refusal);
+  if (recipe_.image_normalization) log::info("Images are passed to the step as bytes");
 }
 
 void Trainer::open_metrics() {
@@ -154,6 +158,22 @@ void Trainer::set_due_rules() {
   // holds if no ckpt_* is given.
   keep_due_.emplace(recipe_.keep_ckpt.value_or(Every{total_steps_, 0}), total_steps_, /*last=*/true,
                     /*first=*/false);
+}
+
+void Trainer::start_chrono() {
+  Chrono::Setup setup;
+  setup.first_step = first_step_;
+  setup.total_steps = total_steps_;
+  setup.batch_size = recipe_.length.batch_size;
+  setup.steps_per_epoch = recipe_.steps_per_epoch();
+  setup.examples_before = position_ - left_out_ - first_step_ * recipe_.length.batch_size;
+  setup.num_devices = group_.size();
+  setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
+  setup.example_flops = [this] { return recipe_.step->example_flops(); };
+  setup.peak_flops = recipe_.peak_flops();
+  setup.step_bytes = [this] { return recipe_.step->step_bytes(); };
+  setup.state = chrono_state_;
+  chrono_.inform(setup);
 }
 
 Exit Trainer::loop() {
@@ -209,30 +229,30 @@ Exit Trainer::loop() {
   return Exit::ok;
 }
 
-// This rank's part of the control word that the ranks sum in every step: rank 0's clock, how many
-// ranks have received each signal, how many examples have failed for the first time, and whether
-// the states are the same.
+// This rank's part of the control word.
 ControlWord Trainer::control_word() const {
+  ControlWord word{};
   const Exit stop = stop_requested();
-  const auto failures = static_cast<double>(failed_now_.size());
+  word[kClock] = is_rank0() ? chrono_.now() : 0;
+  word[kSigterm] = stop == Exit::sigterm;
+  word[kSigint] = stop == Exit::sigint;
+  word[kStopped] = stop == Exit::stopped;
+  word[kFailures] = static_cast<double>(failed_now_.size());
   const auto [digest, squared] = digest_in_word();
-  return {is_rank0() ? chrono_.now() : 0.0,
-          stop == Exit::sigterm ? 1.0 : 0.0,
-          stop == Exit::sigint ? 1.0 : 0.0,
-          stop == Exit::stopped ? 1.0 : 0.0,
-          failures,
-          digest,
-          squared};
+  word[kDigest] = digest;
+  word[kSquaredDigest] = squared;
+  return word;
 }
 
 void Trainer::apply_agreement(const ControlWord& sums) {
-  compare_digests({sums[5], sums[6]});
-  agreed_clock_ = sums[0];
-  agreed_stop_ = sums[1] > 0   ? Exit::sigterm
-                 : sums[2] > 0 ? Exit::sigint
-                 : sums[3] > 0 ? Exit::stopped
-                               : Exit::ok;
-  if (sums[4] > 0) list_skipped(step_, gather_failed(group_, std::exchange(failed_now_, {})));
+  compare_digests({sums[kDigest], sums[kSquaredDigest]});
+  agreed_clock_ = sums[kClock];
+  agreed_stop_ = sums[kSigterm] > 0   ? Exit::sigterm
+                 : sums[kSigint] > 0  ? Exit::sigint
+                 : sums[kStopped] > 0 ? Exit::stopped
+                                      : Exit::ok;
+  if (sums[kFailures] > 0)
+    list_skipped(step_, gather_failed(group_, std::exchange(failed_now_, {})));
 }
 
 // Returns the clock that decides what is due. It is the same on all ranks.

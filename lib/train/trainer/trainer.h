@@ -12,7 +12,8 @@
 // trainer.cc holds the loop, trainer_evaluation.cc runs evaluators, trainer_save.cc saves
 // checkpoints, trainer_selection.cc finds the best step, trainer_rollback.cc returns to a
 // checkpoint, trainer_post_mortem.cc keeps what is known of a bad step, trainer_replicas.cc checks
-// that all ranks hold the same state, trainer_end.cc stops the run and lists what it has left out.
+// that all ranks hold the same state, trainer_skipped.cc lists what the run has skipped,
+// trainer_end.cc ends the run.
 #pragma once
 
 #include <array>
@@ -33,6 +34,7 @@
 #include "lib/report/skipped_examples.h"
 #include "lib/train/profile.h"
 #include "lib/train/recipe.h"
+#include "lib/train/run_changes.h"
 #include "lib/train/start.h"
 #include "lib/train/weights/weights.h"
 
@@ -129,25 +131,23 @@ class Trainer {
   // The start (trainer_start.cc). Rank 0 reads the state and broadcasts it. Only a sharded run that
   // starts from a checkpoint broadcasts nothing of the state: every rank reads the checkpoint, and
   // takes the tensors that it holds as a whole and its own slices of the others.
-  void open_checkpointer();
   ReadOptions read_options() const;
   void restore();
   void load_checkpoint(const Restored& from, const std::string& why);
   void copy_weights(std::vector<WeightCopy> weights);
   void warn_of_untrained(const std::vector<WeightCopy>& weights) const;
+  void warn_of_other_length() const;
+  void warn_of_other_classes(const std::string& key, const std::string& file,
+                             const std::vector<WeightCopy>& weights) const;
   void adopt_threads(int threads, int ranks);
   void broadcast_start();
   void broadcast_state();
   void broadcast_sharded_weights();
   void log_parameters() const;
   void write_run_json(const std::string& start);
-  // When the clock of this trainer began: with the program, or with the return to a checkpoint.
-  double clock_start() const;
   Facts facts() const;
-  void open_metrics();
   void warn_of_lost_rows() const;
   void open_skipped();
-  void set_due_rules();
 
   // The config's changes (trainer_changes.cc).
   void take_changes(const Restored& from);
@@ -158,17 +158,30 @@ class Trainer {
   void note_changes();
 
   // The loop (trainer.cc).
+  // When the clock of this trainer began: with the program, or with the return to a checkpoint.
+  double clock_start() const;
+  void log_run() const;
+  void open_metrics();
+  void set_due_rules();
+  void start_chrono();
   Exit loop();
   Plan plan_step(int64_t step);
   void update(int64_t step, const Plan& plan);
   void measure(int64_t step, const Plan& plan);
-  void check_finite(int64_t step) const;
-  void require_room();
-  nlohmann::json checkpoint_meta(int64_t step) const;
-  void save(int64_t step, Save kind);
   Pace::Reading reading(int64_t step) const;
   // `evaluator` is the one that runs; empty: none.
   void show_progress(int64_t step, const std::string& evaluator = "");
+  // What the ranks agree on in every step.
+  ControlWord control_word() const;
+  void apply_agreement(const ControlWord& sums);
+  double agreed_now() const;
+
+  // Saving (trainer_save.cc).
+  void open_checkpointer();
+  void require_room();
+  void check_finite(int64_t step);
+  nlohmann::json checkpoint_meta(int64_t step) const;
+  void save(int64_t step, Save kind);
 
   // Evaluations (trainer_evaluation.cc).
   void initial_row();
@@ -186,34 +199,29 @@ class Trainer {
   bool select(int64_t step, const std::set<std::string>& ran);
   void finish_early(int64_t step, const std::set<std::string>& ran);
 
-  // What the ranks agree on in every step (trainer.cc).
-  ControlWord control_word() const;
-  void apply_agreement(const ControlWord& sums);
-  double agreed_now() const;
-
   // Whether all ranks hold the same state (trainer_replicas.cc).
   std::array<double, 2> digest_in_word() const;
   void compare_digests(const std::array<double, 2>& sums);
   void check_same_state(int64_t step);
   void report_odd_ranks(int64_t step, int64_t digest);
 
-  // Steps and examples that are left out (trainer_end.cc).
-  void count_skipped_step(int64_t step);
-  [[noreturn]] void roll_back(int64_t step);  // trainer_rollback.cc
-  // What a bad step leaves for `bvtrain replay` (trainer_post_mortem.cc).
-  void keep_bad_step(int64_t step, const std::string& why, bool before);
-  void write_post_mortem(int64_t step, const std::string& why, bool before);
-  nlohmann::json choose_rollback(int64_t step) const;
+  // Steps and examples that are skipped (trainer_skipped.cc).
   const Batch& next_batch(int64_t step);
-  void warn_of_other_length() const;
-  void warn_of_other_classes(const std::string& key, const std::string& file,
-                             const std::vector<WeightCopy>& weights) const;
+  void count_skipped_step(int64_t step);
   void list_skipped(int64_t step, const std::vector<FailedExample>& failed);
   void measure_skipped();
   void measure_epochs_of_parts(int64_t step);
   int64_t position_after(int64_t step) const;
   void log_skipped_in_epoch(int64_t step) const;
   void log_skipped() const;
+
+  // The return to a checkpoint (trainer_rollback.cc).
+  nlohmann::json choose_rollback(int64_t step) const;
+  [[noreturn]] void roll_back(int64_t step);
+
+  // What a bad step leaves for `bvtrain replay` (trainer_post_mortem.cc).
+  void keep_bad_step(int64_t step, const std::string& why, bool before);
+  void write_post_mortem(int64_t step, const std::string& why, bool before);
 
   // The end (trainer_end.cc).
   Exit stop(int64_t step, Exit code);
@@ -268,6 +276,7 @@ class Trainer {
   int64_t step_ = 0;                 // the last one begun
   int64_t saved_step_ = -1;          // the last one saved
   int64_t kept_step_ = -1;           // the last one saved with Save::keep
+  int64_t finite_step_ = 0;          // the last one that check_finite() has passed
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_, images_due_;

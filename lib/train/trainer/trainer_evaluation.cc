@@ -102,26 +102,21 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   }
   context.predict =
       bind_prediction(*recipe_.task, job.pred, *recipe_.model, recipe_.precision, job.tta);
-  std::optional<int64_t> left_out;
-  context.left_out = [&](const std::string& data, int64_t count,
+  context.left_out = [&](const std::string& data, int64_t,
                          const std::vector<FailedExample>& failed) {
-    left_out = left_out.value_or(0) + count;
     for (const FailedExample& each : failed)
       skipped_.add({data, step, each.name, each.reason, each.files});
     metrics_->skipped(skipped_.summaries());
   };
-  Row values;
-  const Measure emit = [&](std::string_view name, double value) {
-    values.emplace_back(job.prefix + std::string(name), value);
-    const std::string clash = claim_metric(values.back().first, job.name, metric_owners_);
-    if (!clash.empty()) throw Error::in("evals." + job.name, Exit::usage, clash);
-    metrics_->measure(values.back().first, value);
+  const Measure measure = [this](std::string_view name, double value) {
+    metrics_->measure(name, value);
   };
+  Row values;
   const double began = chrono_.now();
   chrono_.time(kEvalSeconds + job.name, [&] {
     const auto weights = job.ema ? recipe_.step->use_ema() : nullptr;
     try {
-      job.evaluator->run(context, emit);
+      values = run_evaluator(job, context, metric_owners_, measure);
     } catch (const Stopped&) {
       throw;
     } catch (...) {
@@ -129,7 +124,6 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
       throw;
     }
   });
-  if (left_out) emit("errors", static_cast<double>(*left_out));
   log::info("{}",
             evaluation_line(step, job.name, values, chrono_.now() - began, metrics_->summary()));
   metrics_->write_report();

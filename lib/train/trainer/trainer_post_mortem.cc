@@ -73,6 +73,16 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
   bv::require_room(workdir_->dir(), bytes + recipe_.step->state_bytes());
   write_bad_step(folder, bad, weights ? &*weights : nullptr);
   const std::string command = weights ? folder : "--workdir " + workdir_->dir();
+  const char* with =
+      weights ? ", its examples' names and the weights before it" : " and its examples' names";
+  // Without the weights a replay starts from a checkpoint.
+  if (!weights && workdir_->ckpt().steps().empty()) {
+    log::info(
+        "[{}] the bad step's {} are in {}; there is no checkpoint yet from which `bvtrain replay` "
+        "could repeat it",
+        step, too_large.empty() ? std::string("batch") + with : "examples' names", folder);
+    return;
+  }
   if (!too_large.empty()) {
     log::info(
         "[{}] the names of the bad step's examples{} are in {}, but not its batch ({}): `bvtrain "
@@ -80,10 +90,8 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
         step, weights ? " and the weights before it" : "", folder, too_large, command);
     return;
   }
-  log::info(
-      "[{}] the bad step's batch{} are in {}: `bvtrain replay {}` analyses them", step,
-      weights ? ", its examples' names and the weights before it" : " and its examples' names",
-      folder, command);
+  log::info("[{}] the bad step's batch{} are in {}: `bvtrain replay {}` analyses them", step, with,
+            folder, command);
 }
 
 }  // namespace bv

@@ -1,4 +1,5 @@
 // The checkpoints of a run: what they contain, and when they cannot be written.
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -36,15 +37,17 @@ void Trainer::require_room() {
 
 // Throws Error(Exit::diverged) after a step with a NaN or infinite value. That step's row is never
 // written.
-void Trainer::check_finite(int64_t step) const {
+void Trainer::check_finite(int64_t step) {
   const std::string bad = recipe_.step->non_finite();
-  if (bad.empty()) return;
-  const int64_t interval = std::max<int64_t>(log_due_->every().steps, 1);
+  if (bad.empty()) {
+    finite_step_ = step;
+    return;
+  }
   const std::string& where = recipe_.step->first_non_finite();
   throw Error::in(
       "train", Exit::diverged,
       fmt::format("{} became nan or inf somewhere within steps [{}, {}]{}{}", bad,
-                  std::max<int64_t>(step - interval, 0), step, where.empty() ? "" : ", ", where));
+                  std::max(finite_step_, first_step_), step, where.empty() ? "" : ", ", where));
 }
 
 // Returns what a checkpoint of this step contains besides tensors.
@@ -59,7 +62,6 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
   }
   nlohmann::json starts = nlohmann::json::array();
   for (const RunStart& each : starts_) starts.push_back({each.from, each.time});
-  const Chrono::State& chrono = chrono_.state();
   nlohmann::json meta = {
       {"tool_version", options_.tool_version},
       {"commit", options_.commit},
@@ -81,12 +83,7 @@ nlohmann::json Trainer::checkpoint_meta(int64_t step) const {
       {"starts", starts},
       {"row", row},
       {"due_evals", due_evals_},
-      {"chrono",
-       {{"accum_program_time", chrono.accum_program_time},
-        {"accum_train_time", chrono.accum_train_time},
-        {"accum_pause_time", chrono.accum_pause_time},
-        {"accum_device_time", chrono.accum_device_time},
-        {"accum_examples_seen", chrono.accum_examples_seen}}},
+      {"chrono", chrono_.state()},
   };
   // The row of this step has not ended, unless a signal ends the run after it.
   if (metrics_->last_row() >= 0) meta["last_row"] = metrics_->last_row();

@@ -8,17 +8,14 @@
 
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
-#include "lib/report/metric_direction.h"
-#include "lib/report/metric_file.h"
+#include "lib/train/best_rows.h"
 #include "lib/train/trainer/trainer.h"
-#include "lib/util/file.h"
 #include "lib/util/json_text.h"
 #include "lib/util/text.h"
 
 namespace bv {
 
-// Returns the last step at which a restart changed or added an evaluator of the metric; -1 if there
-// is none.
+// Returns the last step at which a restart changed or added an evaluator of the metric, or -1.
 // Values up to that step cannot be compared with later ones.
 int64_t Trainer::measured_anew(const WatchedMetric& watched) const {
   int64_t step = -1;
@@ -40,13 +37,8 @@ void Trainer::open_selection() {
   ran_.resize(watched_.size());
   if (!workdir_) return;
   if (resumed_here_) {
-    for_each_row(workdir_->metrics(), [this](int64_t step, const Row& row) {
-      for (BestValue& each : watched_) {
-        const WatchedMetric& watched = each.watched();
-        if (step <= measured_anew(watched)) continue;
-        if (const auto value = evaluated_value(row, watched)) each.add(step, *value);
-      }
-    });
+    add_rows(watched_, workdir_->metrics(),
+             [this](const WatchedMetric& watched) { return measured_anew(watched); });
   }
   for (size_t i = 0; i < selection.best.size(); ++i) mend_best(selection.best[i], watched_[i]);
 }
@@ -59,46 +51,30 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
   const std::string folder = ckpt.best(series.name);
   log::info("{} will be the checkpoint with the {} {}", folder,
             watched.higher_is_better ? "highest" : "lowest", watched.metric);
-  std::optional<BestPoint> found = read_best(folder);
-  const bool of_the_future = found && found->step > first_step_;
-  if (of_the_future || (found && found->step <= measured_anew(watched))) {
-    const std::string aside = put_best_aside(folder, found->step);
-    log::warn("{} is of step {}, but {}; it is {} now", folder, found->step,
-              of_the_future
-                  ? fmt::format("the run continues from step {}", first_step_)
-                  : fmt::format("the evaluator of {} was changed or added later", watched.metric),
-              aside);
-    found.reset();
+  if (const auto found = read_best(folder)) {
+    const bool of_the_future = found->step > first_step_;
+    if (of_the_future || found->step <= measured_anew(watched)) {
+      const std::string aside = put_best_aside(folder, found->step);
+      log::warn("{} is of step {}, but {}; it is {} now", folder, found->step,
+                of_the_future
+                    ? fmt::format("the run continues from step {}", first_step_)
+                    : fmt::format("the evaluator of {} was changed or added later", watched.metric),
+                aside);
+    }
   }
-  const auto& rows = best.best();
-  if (found && (!rows || is_better(found->value, rows->value, watched.higher_is_better))) {
-    log::warn(
-        "{} is of step {} with {} {:g}, which has no row in metrics.jsonl; it stays until a later "
-        "step is better",
-        folder, found->step, watched.metric, found->value);
-    best.restore({found->step, found->value});
-    return;
-  }
-  if (!rows || (found && found->step == rows->step && found->value == rows->value)) return;
-  const BestPoint point{watched.metric, watched.higher_is_better, rows->step, rows->value};
+  const auto point = missing_best(best, folder);
+  if (!point) return;
   // A restart with a changed evaluator may have moved this checkpoint away. A later restart has
   // then undone the change.
-  if (take_best_back(folder, point)) {
-    log::info("{} is that of step {} again, the best so far", folder, rows->step);
+  if (take_best_back(folder, *point)) {
+    log::info("{} is that of step {} again, the best so far", folder, point->step);
     return;
   }
-  try {
-    verify_checkpoint(ckpt.step(rows->step));
-    checkpointer_->mark_best(series.name, point);
-  } catch (const Error& error) {
-    const std::string checkpoint = ckpt.step(rows->step);
-    if (error.code() == Exit::storage && file_exists(checkpoint))
-      throw Error(Exit::storage, checkpoint, error.message());
-    log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",
-              rows->step, watched.metric, rows->value, folder,
-              found ? fmt::format("stays that of step {} until a later step is better", found->step)
-                    : "is written when a later step is better");
-  }
+  const std::string checkpoint = ckpt.step(point->step);
+  write_missing_best(folder, checkpoint, *point, [&] {
+    verify_checkpoint(checkpoint);
+    checkpointer_->mark_best(series.name, *point);
+  });
 }
 
 // The part of select() that runs on rank 0.

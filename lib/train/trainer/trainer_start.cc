@@ -178,11 +178,7 @@ void Trainer::broadcast_start() {
                                {"interrupted_evals", evals},
                                {"now", chrono_.now()},
                                {"threads", recipe_.compute_threads},
-                               {"train_time", chrono_state_.accum_train_time},
-                               {"program_time", chrono_state_.accum_program_time},
-                               {"pause_time", chrono_state_.accum_pause_time},
-                               {"device_time", chrono_state_.accum_device_time},
-                               {"examples_seen", chrono_state_.accum_examples_seen}};
+                               {"chrono", chrono_state_}};
   const auto shared = nlohmann::json::parse(group_.gather_text(json_text(mine), "start").at(0));
   first_step_ = step_ = shared.at("first_step");
   resumed_here_ = shared.at("resumed_here");
@@ -192,16 +188,13 @@ void Trainer::broadcast_start() {
   saved_step_ = shared.at("saved_step");
   kept_step_ = shared.at("kept_step");
   start_ = shared.at("start");
+  // Not in the JSON: that must be UTF-8, and a path may hold other bytes.
   start_folder_ = group_.gather_text(start_folder_, "start folder").at(0);
   interrupted_evals_.reset();
   if (!shared.at("interrupted_evals").is_null())
     interrupted_evals_ = shared.at("interrupted_evals").get<std::set<std::string>>();
   agreed_clock_ = shared.at("now");
-  chrono_state_.accum_train_time = shared.at("train_time");
-  chrono_state_.accum_program_time = shared.at("program_time");
-  chrono_state_.accum_pause_time = shared.at("pause_time");
-  chrono_state_.accum_device_time = shared.at("device_time");
-  chrono_state_.accum_examples_seen = shared.at("examples_seen");
+  chrono_state_ = shared.at("chrono");
   recipe_.compute_threads = shared.at("threads");
   broadcast_state();
   const TrainStep::Memory memory = recipe_.step->memory();
@@ -268,14 +261,11 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   }
   warn_of_other_length();
   const auto& chrono = from.meta.at("chrono");
-  chrono_state_.accum_program_time = chrono.at("accum_program_time");
-  chrono_state_.accum_train_time = chrono.at("accum_train_time");
-  chrono_state_.accum_pause_time = chrono.at("accum_pause_time");
-  chrono_state_.accum_examples_seen = chrono.at("accum_examples_seen");
+  chrono_state_ = chrono;
   // Older checkpoints do not contain the number of ranks. Assume the current one.
   const int ranks = from.meta.value("ranks", group_.size());
-  chrono_state_.accum_device_time =
-      chrono.value("accum_device_time", chrono_state_.accum_train_time * ranks);
+  if (!chrono.contains("accum_device_time"))
+    chrono_state_.accum_device_time = chrono_state_.accum_train_time * ranks;
   for (const auto& entry : from.meta.at("row")) {
     const auto& value = entry.at(1);  // NaN and infinity are strings
     interrupted_row_.emplace_back(

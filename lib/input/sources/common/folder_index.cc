@@ -37,12 +37,8 @@ enum class ListedKind { image, other_image, no_image };
 
 ListedKind kind_of(const std::string& name) {
   if (has_image_suffix(name)) return ListedKind::image;
-  const std::string suffix = suffix_of(name);
   // Not supported, but ignoring them silently would change the data set.
-  for (const char* known : {".gif", ".bmp", ".tif", ".tiff"}) {
-    if (suffix == known) return ListedKind::other_image;
-  }
-  return ListedKind::no_image;
+  return has_other_image_suffix(name) ? ListedKind::other_image : ListedKind::no_image;
 }
 
 struct ClassFiles {
@@ -66,9 +62,7 @@ ClassFiles read_class(const std::string& path, const std::string& name) {
     }
     const std::string file = path + "/" + entry.name;
     auto [problem, orientation] = check_image_file(file);
-    if (kind == ListedKind::other_image && problem.empty()) {
-      problem = "this JPEG, PNG or WebP has the suffix of another format: rename it";
-    }
+    if (kind == ListedKind::other_image && problem.empty()) problem = kOtherSuffix;
     if (orientation != 1) ++found.notes.turned;
     found.files.push_back(std::move(entry.name));
     if (problem.empty()) continue;

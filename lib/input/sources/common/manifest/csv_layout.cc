@@ -246,8 +246,8 @@ void check_cell_count(const std::vector<CsvCell>& cells, const CsvLayout& layout
   if (cells.size() == columns) return;
   const size_t end = row.find_last_not_of("\r\n") + 1;
   throw RowFault(cells.size() > columns ? cells[columns].at : end,
-                 fmt::format("the row has {} cell{}, but the header has {}{}", cells.size(),
-                             cells.size() == 1 ? "" : "s", columns,
+                 fmt::format("the row has {}, but the header has {}{}",
+                             counted(std::ssize(cells), "cell"), columns,
                              cells.size() > columns ? fmt::format(": quote cells that hold {}",
                                                                   delimiter_text(layout.delimiter))
                                                     : ""));

@@ -1,0 +1,32 @@
+// What the ranks of a run settle together before the first step: that they read the same config and
+// data, their classes, and who writes to the workdir.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "lib/ckpt/workdir/workdir.h"
+#include "lib/distributed/group.h"
+#include "lib/train/trainer/trainer.h"
+
+namespace bv {
+
+// Throws Error(Exit::usage) unless all ranks have the same version of the program and read the same
+// config and data: they would otherwise train different models together. Warns if their devices
+// differ. `data`: data_summary(recipe); not used in a group of one. `writes`: there is a workdir.
+void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data,
+                 const std::string& version, bool writes);
+
+// Returns rank 0's class names on every rank: other ranks may have no access to the workdir.
+ClassNames agreed_classes(Group& group, const ClassNames& mine);
+
+// Rank 0 claims the workdir. Returns on every rank whether the run there has already finished. Rank
+// 0 first reads the weights that the run starts from, which may take long. `checkpoint`, for rank
+// 0, is what the run continues; `restarted`: the launcher has started the ranks again. Throws the
+// Errors of Workdir::claim(), Trainer::load_start() and Trainer::check_changes(), and Stopped after
+// a signal.
+bool claim_workdir(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
+                   const Recipe& recipe, const nlohmann::json& data, Group& group, bool restarted);
+
+}  // namespace bv
