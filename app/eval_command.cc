@@ -53,7 +53,7 @@ Exit eval_command(const Arguments& arguments) {
   const NewRows added = evaluate_new_checkpoints(request, output);
   const size_t all = Workdir(arguments.workdir).ckpt().steps().size();
   std::string text = "Evaluated " + counted(added.evaluated, "checkpoint");
-  if (added.evaluated == 0 && !added.skipped && all > 0) {
+  if (added.evaluated == 0 && added.complete && all > 0) {
     text = all == 1 ? "The only checkpoint has a row already"
                     : fmt::format("All {} checkpoints have a row already", all);
   }

@@ -132,7 +132,7 @@ std::shared_ptr<Group> join_group(const RankLayout& layout, c10::Device device) 
   }
 }
 
-// Says on rank 0 why a run has ended before its first step: it may have saved nothing.
+// Says on rank 0 that a run was stopped before its first step.
 template <class Run>
 Exit explain_stop(const Group& group, const Run& run) {
   try {

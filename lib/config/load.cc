@@ -211,8 +211,8 @@ class Builder : public YAML::EventHandler {
     if (!why.empty()) return problem(where, why);
     if (node.text == before) return;
     node.shift = -1;
-    // Within brackets, a variable that is a number cannot be written without quotes. An empty text
-    // stays one.
+    // Within brackets a variable must be in quotes, even if it is a number. An empty string stays a
+    // string.
     if (whole && !node.text.empty()) node.style = Node::Style::plain;
     if (node.style == Node::Style::plain && is_null_text(node.text)) node.kind = Node::Kind::null;
   }

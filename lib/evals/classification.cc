@@ -278,7 +278,7 @@ class Classification : public Evaluator {
 
   const std::string name_;
   std::unique_ptr<Loss> loss_;
-  bool sigmoid_ = false;  // the loss of the run makes probabilities of logits, as predict does
+  bool sigmoid_ = false;  // how logits become probabilities: by the loss, as in predict
   const std::string label_key_;
   const int64_t num_classes_;  // of the model; 0 if unknown
   EvalInput input_;

@@ -314,7 +314,7 @@ std::string help_on(const std::string& word, const CommandLine& command_line) {
   if (text.empty()) text = describe_signal_code(word);
   if (text.empty()) text = familiar(word);
   if (text.empty()) text = describe_metric(word);
-  if (text.empty()) text = describe_value(word);
+  if (text.empty()) text = describe_value(word.substr(word.rfind('/') + 1));
   if (!text.empty()) return text;
   const std::string near = nearest(word, all_words(command_line));
   throw Error(Exit::usage, "help",

@@ -40,8 +40,8 @@ struct LabelNames {
 // (Source::labels_may_be_names()), otherwise empty.
 LabelNames names_of_labels(const std::vector<std::string>& names, const std::set<int64_t>& listed);
 
-// Whether so many of the numbers below `classes` are no label that the labels may be numbers to
-// predict, such as ages.
+// Whether the labels may be numbers to predict, such as ages: many of the class numbers below
+// `classes` have no example. `unused`: how many.
 inline bool looks_like_numbers(int64_t unused, int64_t classes) {
   return unused >= 5 && 4 * unused >= classes;
 }

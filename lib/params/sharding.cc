@@ -30,7 +30,8 @@ const KeyTable sharding_keys(
       "processes], where -1 takes all remaining ones. The product must be the number of processes, "
       "and only the axis `data` may have more than one. Leave it out otherwise."},
      {"sharding_rules", "list of [string, string]", "[[act_batch, data]]",
-      "Only the default is accepted: the images of a batch are split across processes."},
+      "Only the default is accepted, also as big_vision writes it, `[[act_batch, [data]]]`: the "
+      "images of a batch are split across processes."},
      {"mesh_allow_split_physical_axes", "'false'", "false",
       "Only `false` is accepted, because the key concerns the topology of TPUs."}});
 

@@ -125,19 +125,27 @@ class NewCheckpoints {
     while (true) {
       const std::vector<FoundCheckpoint> found = await_new();
       if (found.empty()) break;
-      evaluated += evaluate(found);
+      const int64_t more = evaluate(found);
+      evaluated += more;
+      if (more > 0)
+        watch_.begin();
+      else if (request_.follow)
+        watch_.check_goes_on();  // a checkpoint may stay unreadable
     }
     metrics_->close();
     if (done_->has_skipped() && done_->last_row() < 0)
       throw Error(Exit::usage, run_.ckpt().path(), "no checkpoint here could be evaluated");
-    return {evaluated, done_->has_skipped()};
+    const std::vector<int64_t> steps = run_.ckpt().steps();
+    const bool all =
+        !done_->has_skipped() &&
+        std::all_of(steps.begin(), steps.end(), [&](int64_t step) { return done_->has_row(step); });
+    return {evaluated, all};
   }
 
  private:
   // Waits for checkpoints that have no row and returns them. Returns none if the run has finished,
   // or immediately unless request.follow.
   std::vector<FoundCheckpoint> await_new() {
-    watch_.begin();
     while (true) {
       const bool finished = run_finished();  // read before the list: no checkpoint comes later
       std::vector<FoundCheckpoint> found = list_new(run_.ckpt(), *done_);

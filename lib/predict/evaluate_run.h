@@ -25,7 +25,7 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 
 struct NewRows {
   int64_t evaluated = 0;  // checkpoints
-  bool skipped = false;   // some could not be used
+  bool complete = false;  // every checkpoint has a row
 };
 
 // Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for
@@ -37,11 +37,10 @@ struct NewRows {
 // steps are replaced too. `output` must not have rows of other evaluators or of another run, or
 // files of a run, and must not become a class of the run's data.
 //
-// Throws as evaluate_checkpoint() does. Also throws
-// Error(Exit::usage) if there is no row because all checkpoints were skipped, and
-// Error(Exit::storage). With request.follow, throws Error(Exit::peer) if the run's files are gone,
-// if the run failed or if it was killed: at once if it failed with code 2 or 4, otherwise after
-// request.patience.
+// Throws as evaluate_checkpoint() does. Also throws Error(Exit::usage) if there is no row because
+// all checkpoints were skipped, and Error(Exit::storage). With request.follow, throws
+// Error(Exit::peer) if the run's files are gone, if the run failed or if it was killed: at once if
+// it failed with code 2 or 4, otherwise after request.patience.
 NewRows evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

@@ -13,7 +13,7 @@ namespace bv {
 
 // Returns the code with which the run has failed; 0 if it was killed: it has begun and has not
 // ended, but no process works on it. Returns nullopt for any other run. One that a signal or a time
-// limit has stopped will be continued, perhaps after days in a queue.
+// limit has stopped after its first step began will be continued, perhaps after days in a queue.
 std::optional<int> RunWatch::failed_with() {
   if (lock_.is_held()) return std::nullopt;
   if (const int code = failure_code(run_); code != 0) return code;

@@ -4,6 +4,7 @@
 #include "lib/report/log.h"
 #include "lib/report/metric_direction.h"
 #include "lib/report/metric_file.h"
+#include "lib/report/storage_retries.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 
@@ -61,10 +62,19 @@ std::optional<BestPoint> missing_best(BestValue& best, const std::string& folder
 
 void write_missing_best(const std::string& folder, const std::string& checkpoint,
                         const BestPoint& point, const std::function<void()>& write) {
+  StorageRetries retries;
+  const auto write_if_there = [&] {
+    try {
+      write();
+    } catch (const Error& error) {
+      if (error.code() != Exit::storage || file_exists(checkpoint)) throw;
+      throw Error(Exit::usage, checkpoint, "no longer exists");  // do not try again
+    }
+  };
   try {
-    write();
+    retries(write_if_there);
   } catch (const Error& error) {
-    if (error.code() == Exit::storage && file_exists(checkpoint))
+    if (error.code() == Exit::storage)
       throw error.needs_place() ? Error(Exit::storage, checkpoint, error.message()) : error;
     const auto found = read_best(folder);
     log::warn("no complete checkpoint is left of step {}, the best so far with {} {:g}; {} {}",

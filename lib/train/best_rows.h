@@ -18,14 +18,15 @@ namespace bv {
 void add_rows(std::vector<BestValue>& values, const std::string& metrics_file,
               const std::function<int64_t(const WatchedMetric&)>& since = {});
 
-// Returns the best value of the rows if the checkpoint in `folder`, the ckpt/best of the metric, is
-// of another one or, after a warning, if its files are damaged: this reads all of them. A sound
-// checkpoint that is better than all rows stays, with a warning, and `best` takes its value.
+// Returns the best value of the rows if `folder`, the ckpt/best of the metric, has to be written:
+// it is missing, is of another value or, after a warning, its files are damaged (this reads all of
+// them). A sound checkpoint that is better than all rows stays, with a warning, and `best` takes
+// its value.
 std::optional<BestPoint> missing_best(BestValue& best, const std::string& folder);
 
 // Calls `write`, which makes `checkpoint` the best one in `folder`, at `point`. Warns if
-// `checkpoint` is gone or not complete. Throws Error(Exit::storage) if it cannot be read, or
-// `folder` not written.
+// `checkpoint` is gone or not complete. Throws Error(Exit::storage) if, after retries, it cannot be
+// read or `folder` cannot be written.
 void write_missing_best(const std::string& folder, const std::string& checkpoint,
                         const BestPoint& point, const std::function<void()>& write);
 

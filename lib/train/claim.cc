@@ -30,8 +30,8 @@ bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint
   return checkpoint && changes_end(changes_since(*checkpoint, recipe, data));
 }
 
-// Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so that it
-// must tell them.
+// Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so it must
+// tell them.
 template <class Work>
 void tell_if_stopped(const Group& group, const Work& work) {
   try {
@@ -79,7 +79,14 @@ bool claim_workdir(Workdir& workdir, Trainer& trainer, const std::optional<Resto
     check_outside_data(recipe.config, workdir);
     trainer.load_start();
     // Between two generations of ranks, another command may hold the lock for a moment.
+    const std::vector<int64_t> steps = workdir.ckpt().steps();
     tell_if_stopped(group, [&] { workdir.claim(restarted ? kLockPatience : 0); });
+    // The run would then continue another one than `checkpoint`. A restart has the same config, and
+    // may wait for the ranks before it, which still save.
+    if (!restarted && workdir.ckpt().steps() != steps) {
+      throw Error(Exit::peer, workdir.dir(),
+                  "its checkpoints changed while this run started; run the same command again");
+    }
     const std::optional<Workdir::Done> done = finished_at(workdir);
     const bool at_end = done && done->step >= recipe.length.total_steps;
     // A run that stopped early continues if the config now asks for that.

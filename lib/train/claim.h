@@ -23,9 +23,9 @@ ClassNames agreed_classes(Group& group, const ClassNames& mine);
 
 // Rank 0 claims the workdir. Returns on every rank whether the run there has already finished. Rank
 // 0 first reads the weights that the run starts from, which may take long. `checkpoint`, for rank
-// 0, is what the run continues; `restarted`: the launcher has started the ranks again. Throws the
-// Errors of Workdir::claim(), Trainer::load_start() and Trainer::check_changes(), and Stopped after
-// a signal.
+// 0, is what the run continues; `restarted`: the launcher has started the ranks again. Throws
+// what Workdir::claim(), Trainer::load_start(), Trainer::check_changes() and the checks of the
+// folder throw, and Stopped after a signal.
 bool claim_workdir(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
                    const Recipe& recipe, const nlohmann::json& data, Group& group, bool restarted);
 

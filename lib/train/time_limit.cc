@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <ctime>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>

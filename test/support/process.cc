@@ -98,8 +98,17 @@ Finished Process::wait(double limit) {
   return finished;
 }
 
+// Returns a file of /proc/PID; "" if the process has ended, even while the file is read.
+static std::string read_proc(int pid, const std::string& name) {
+  try {
+    return read_text("/proc/" + std::to_string(pid) + "/" + name);
+  } catch (const std::ios_base::failure&) {
+    return "";
+  }
+}
+
 std::pair<char, int> state_of(int pid) {
-  const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text = read_proc(pid, "stat");
   const size_t close = text.rfind(')');  // the program's name before it may hold anything
   std::pair<char, int> found{0, 0};
   if (close == std::string::npos) return found;
@@ -119,7 +128,7 @@ std::set<int> processes_with(const std::string& text) {
   std::set<int> found;
   for (const int pid : all_processes()) {
     if (pid == ::getpid() || state_of(pid).first == 'Z') continue;
-    const std::string command = read_text("/proc/" + std::to_string(pid) + "/cmdline");
+    const std::string command = read_proc(pid, "cmdline");
     if (command.find(text) != std::string::npos) found.insert(pid);
   }
   return found;

@@ -157,7 +157,7 @@ void Workdir::restore_unless_taken() const {
   try {
     restore_replaced(ckpt());
   } catch (const Error&) {
-    // Another process may have claimed the folder meanwhile and write to it.
+    // claim() tries again.
   }
 }
 

@@ -132,8 +132,8 @@ class Workdir {
   // that they were replacing (restore_replaced()).
   void claim(double patience = 0);
   // Before claim(), for a process that looks at the checkpoints first: renames back those that a
-  // killed process was replacing, unless a process has the lock. Ignores failures, because claim()
-  // tries again.
+  // killed process was replacing, unless a process has the lock. Ignores failures: a process may
+  // claim the folder meanwhile, and claim() tries again.
   void restore_unless_taken() const;
   // Remembers which folder this is, for a process that uses it but does not claim it. Does nothing
   // after claim().

@@ -97,7 +97,8 @@ void add_smoothed(Chart& chart, const std::vector<Point>& points, const std::str
 
 // Returns how many epochs have passed when `step` begins. `epochs` holds the metric `epoch` of the
 // rows. The two rows around the step say how many steps an epoch has there, because the batch size
-// may have changed. Without any row, `steps_per_epoch` holds for all steps.
+// may have changed. Where the epoch falls, because a restart has added data, and without any row,
+// an epoch has `steps_per_epoch` steps.
 double epochs_before(double step, const std::vector<Point>& epochs, double steps_per_epoch) {
   if (epochs.empty()) return (step - 1) / steps_per_epoch;
   auto at = std::lower_bound(epochs.begin(), epochs.end(), step,
@@ -105,7 +106,9 @@ double epochs_before(double step, const std::vector<Point>& epochs, double steps
   if (at == epochs.end()) --at;
   const Point last = at == epochs.begin() ? Point{0, 0} : *std::prev(at);
   if (at->x <= last.x) return (step - 1) / steps_per_epoch;
-  return at->y - (at->x - (step - 1)) * (at->y - last.y) / (at->x - last.x);
+  const double epochs_per_step =
+      at->y > last.y ? (at->y - last.y) / (at->x - last.x) : 1 / steps_per_epoch;
+  return at->y - (at->x - (step - 1)) * epochs_per_step;
 }
 
 Chart new_chart(std::string title, std::string x_label = "step") {
@@ -169,7 +172,7 @@ Chart epoch_loss_chart(const History& history, double steps_per_epoch) {
   struct Losses {
     double sum = 0, count = 0;
   };
-  std::map<int64_t, Losses> losses;  // by epoch; rows with more data may begin in an earlier one
+  std::map<int64_t, Losses> losses;  // by epoch, which falls where a restart has added data
   for (const Point& point : points_of(history, kLoss)) {
     constexpr double kRounding = 1e-9;  // 35 / (7.0 / 3) is less than 15
     const double before = epochs_before(point.x, epochs, steps_per_epoch);

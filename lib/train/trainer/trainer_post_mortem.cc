@@ -80,7 +80,10 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
     log::info(
         "[{}] the bad step's {} are in {}; there is no checkpoint yet from which `bvtrain replay` "
         "could repeat it",
-        step, too_large.empty() ? std::string("batch") + with : "examples' names", folder);
+        step,
+        too_large.empty() ? std::string("batch") + with
+                          : fmt::format("examples' names, but not its batch ({}),", too_large),
+        folder);
     return;
   }
   if (!too_large.empty()) {

@@ -1,6 +1,4 @@
 // The training examples and the steps that a run skips, and where it is in its stream of examples.
-#include <utility>
-
 #include "lib/report/log.h"
 #include "lib/train/trainer/trainer.h"
 
