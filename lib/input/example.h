@@ -23,8 +23,8 @@ Example copy_of(const Example& example);
 // Returns the names of the tensors, separated by commas, for messages.
 std::string names_of(const Example& example);
 
-// Returns what a model cannot take in an image of so many dimensions and this type, for messages
-// about preprocessing; "" if it is (height, width, channels) float32.
+// Returns why no model can take an image with this number of dimensions and this type, for messages
+// about preprocessing. Returns "" for (height, width, channels) float32, which models take.
 std::string image_fault(int64_t dimensions, at::ScalarType type);
 
 }  // namespace bv

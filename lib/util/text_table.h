@@ -11,8 +11,8 @@ struct TextColumn {
   bool right = false;  // aligned to the right
 };
 
-// Returns the lines of a table, without newlines. All columns have the same number of cells. The
-// width of a cell is its number of characters.
+// Returns the lines of a table, without newlines. All columns must have the same number of cells.
+// Widths count characters, not bytes.
 std::vector<std::string> aligned(const std::vector<TextColumn>& columns);
 
 }  // namespace bv

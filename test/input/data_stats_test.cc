@@ -1,4 +1,5 @@
-// The statistics of data sets (`bvtrain data stats`): classes, sizes and pixels of sound examples.
+// The statistics of data sets (`bvtrain data stats`): classes, image sizes and pixel values. Broken
+// examples do not count.
 #include "lib/input/check/data_stats.h"
 
 #include <ATen/CPUGeneratorImpl.h>

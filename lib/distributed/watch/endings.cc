@@ -12,8 +12,9 @@ namespace {
 constexpr double kLinger = 2.5;  // heartbeats
 // Seconds in which this rank may find the same error that another rank has ended with.
 constexpr double kSameError = 1;
-// Seconds to wait for this rank's own error after another rank has ended with Exit::peer. This rank
-// first writes its rows, which takes up to two seconds (Trainer::flush_rows()).
+// If another rank ends with Exit::peer, this rank may be the one that failed. This is how long the
+// watch waits for its error, in seconds: before the error, the rank writes its rows, which takes up
+// to two seconds (Trainer::flush_rows()).
 constexpr double kOwnFault = 3;
 
 }  // namespace

@@ -41,8 +41,9 @@ struct Report {
 // are thinned, and lists that would be too long end with a line that says so.
 std::string render_report(const Report& report);
 
-// Returns the start of a page, up to its heading: `title`, which is text, and below it `line`,
-// which is HTML. `style` has CSS rules in addition to those of the report and its charts.
+// Returns the first part of a page, as HTML: its head, its heading and the line below that.
+// `title`: the heading, as plain text. `line`: HTML. `style`: more CSS rules than those of the
+// report and its charts.
 std::string page_start(const std::string& title, std::string_view style, const std::string& line);
 
 }  // namespace bv
