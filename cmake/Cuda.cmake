@@ -55,6 +55,7 @@ target_compile_definitions(bvtrain_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSI
 # nvcc must be allowed to call, and GCC pragmas, which nvcc does not recognise.
 target_compile_options(bvtrain_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Xcompiler=-fPIC -Xcompiler=-Wno-unknown-pragmas -diag-suppress=20011>)
+target_precompile_headers(bvtrain_cuda REUSE_FROM bv_pch)
 target_link_libraries(bvtrain_cuda PRIVATE
   ${BVTRAIN_LIBTORCH}/lib/libtorch_cuda.so ${BVTRAIN_LIBTORCH}/lib/libc10_cuda.so
   bv::torch ${BV_CUDA_LIBRARIES}/libcudart.so.13 ${BV_CUBLASLT})

@@ -3,9 +3,8 @@
 # libraries, because the linker would drop sources that only register a class from a static archive.
 set(BV_MODULES "" CACHE INTERNAL "modules in order")
 
-# Adds a precompiled header. Loading a large one takes seconds for every source, so there are three:
-# pch.h for most modules, pch_ops.h with the operators for modules that compute with tensors, and
-# pch_test.h with all of ATen and Catch2 for tests.
+# Adds a precompiled header: pch.h for the modules that use LibTorch, and pch_test.h with all of ATen
+# and Catch2 for tests.
 function(bv_add_pch name header)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
   target_link_libraries(${name} PUBLIC bv::fmt_first bv::torch)
@@ -14,16 +13,16 @@ function(bv_add_pch name header)
   target_compile_options(${name} PRIVATE ${ARGN})
 endfunction()
 bv_add_pch(bv_pch pch.h)
-bv_add_pch(bv_pch_ops pch_ops.h)
 set(BV_TEST_OPTIMISATION -O0)
 bv_add_pch(bv_pch_test pch_test.h ${BV_TEST_OPTIMISATION})
 
-# Compiling several sources of a module as one takes about a third of the time, because headers are
-# read once. Names in anonymous namespaces must then differ between the sources of a module, which
-# scripts/lint_names.py checks. Without it, a change to one source compiles only that source.
-option(BV_UNITY "compile eight sources of a module or test program together" ON)
+# Compiling many sources of a module as one takes about a quarter of the time, because headers are
+# read, and templates compiled, only once. Names in anonymous namespaces must then differ between the
+# sources of a module, which scripts/lint_names.py checks. Without it, a change to one source compiles
+# only that source.
+option(BV_UNITY "compile 24 sources of a module or test program together" ON)
 function(bv_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BV_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BV_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 endfunction()
 
 function(bv_module name)
@@ -41,9 +40,7 @@ function(bv_module name)
   add_library(bv_${name} OBJECT ${sources})
   target_include_directories(bv_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(bv_${name} PUBLIC bv::fmt_first bv::fmt Threads::Threads ${MODULE_LIBS})
-  if(name MATCHES "^(model|models|evals)$")
-    target_precompile_headers(bv_${name} REUSE_FROM bv_pch_ops)
-  elseif(NOT name MATCHES "^(util|config|report|device|distributed|compare)$")
+  if(bv::torch IN_LIST MODULE_LIBS)
     target_precompile_headers(bv_${name} REUSE_FROM bv_pch)
   endif()
   bv_unity(bv_${name})

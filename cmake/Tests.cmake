@@ -20,6 +20,7 @@ add_library(bv_prestart SHARED ${CMAKE_SOURCE_DIR}/test/prestart/prestart.cc)
 target_link_libraries(bv_prestart PRIVATE ${CMAKE_DL_LIBS})
 target_compile_definitions(bv_test_support PRIVATE BV_PRESTART_LIBRARY="$<TARGET_FILE:bv_prestart>")
 target_compile_options(bv_test_support PRIVATE ${BV_TEST_OPTIMISATION})
+bv_unity(bv_test_support)
 # They define NDEBUG, but the precompiled header is compiled without it.
 set_source_files_properties(${BV_WATCHERS} PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 
@@ -52,11 +53,11 @@ function(bv_test_program module last)
   endif()
 endfunction()
 
-# Adds the test `name`, which runs test_<module> with the given arguments. With `ctest -j2` it has the
+# Adds the test `name`, which runs test_<module> with the given arguments. With `ctest -j3` it has the
 # machine to itself, because most tests compute with two threads.
 function(bv_add_test name module)
   add_test(NAME ${name} COMMAND test_${module} ${ARGN})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 2400 PROCESSORS 2
+  set_tests_properties(${name} PROPERTIES TIMEOUT 2400 PROCESSORS 3
     ENVIRONMENT "BVTRAIN=$<TARGET_FILE:bvtrain>")
 endfunction()
 
@@ -100,6 +101,7 @@ target_include_directories(bv_emulated_cuda PRIVATE
 target_compile_definitions(bv_emulated_cuda PRIVATE BV_CUDA_VERSION="${PROJECT_VERSION}-${BV_CUDA_INTERFACE}"
                            USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_libraries(bv_emulated_cuda PRIVATE bv::torch)
+target_precompile_headers(bv_emulated_cuda REUSE_FROM bv_pch)
 add_library(bv_emulated_driver SHARED ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
 set_target_properties(bv_emulated_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${BV_EMULATED})
@@ -112,28 +114,22 @@ add_test(NAME emulated_cuda
 set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 1
   ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
 
-# Tests of the whole binary mostly wait for processes that start, so two run at a time. `ctest -j2`
-# keeps both cores busy to the end, because there are more parts than cores.
+# Tests of the whole binary often wait for processes that start, so `ctest -j3` runs three at a time on
+# two cores, each source of test/e2e as a test of its own. The longest starts first.
 bv_test_program(e2e bench)
 add_dependencies(test_e2e bvtrain bv_prestart bv_emulated_links)
-file(GLOB e2e_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/test/e2e
-     ${CMAKE_SOURCE_DIR}/test/e2e/*_test.cc)
-set(parts 8)
-set(part 0)
+file(GLOB e2e_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/e2e/*_test.cc)
 foreach(source ${e2e_sources})
   cmake_path(GET source STEM file)
-  list(APPEND e2e_files_${part} "[#${file}]~[.]")  # without hidden tests
-  math(EXPR part "(${part} + 1) % ${parts}")
+  string(REGEX REPLACE "_test$" "" name e2e_${file})
+  bv_add_test(${name} e2e --filenames-as-tags "[#${file}]~[.]")  # without hidden tests
+  set_tests_properties(${name} PROPERTIES PROCESSORS 1)
 endforeach()
-math(EXPR last "${parts} - 1")
-foreach(part RANGE ${last})
-  list(JOIN e2e_files_${part} "," filter)
-  bv_add_test(e2e_${part} e2e --filenames-as-tags "${filter}")
-  set_tests_properties(e2e_${part} PROPERTIES PROCESSORS 1)
-endforeach()
+set_tests_properties(e2e_faults PROPERTIES COST 1000)
 
 # Measures a step without a loader; scripts/bench/gpu.sh packs it for machines with a GPU.
 add_executable(step_bench ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/step_bench.cc
                ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/product_times.cc)
 target_include_directories(step_bench PRIVATE ${CMAKE_SOURCE_DIR})
 bv_link_modules(step_bench train)
+target_precompile_headers(step_bench REUSE_FROM bv_pch)

@@ -49,4 +49,4 @@ if [[ -n ${browser:-} ]]; then
   fi
 fi
 cd "$root/build/release"
-exec ctest -j2 --output-on-failure "$@"  # cmake/Tests.cmake says what runs side by side
+exec ctest -j3 --output-on-failure "$@"  # cmake/Tests.cmake says what runs side by side

@@ -19,7 +19,8 @@ struct Snapshot {
   // Waits until the tensors hold their values, which may still be on the way from a GPU. Null: the
   // values are there.
   std::function<void()> await_values = nullptr;
-  nlohmann::json meta;  // what is not a tensor: class names, pp, config, metrics of a partial row
+  // What is not a tensor: class names, pp, config, metrics of a partial row.
+  nlohmann::json meta = {};
   PiecedTensors pieced = {};  // this rank's pieces of the sharded tensors
   // Waits until everything that the run has written outside the checkpoint up to this step is on
   // disk. A run that continues from the checkpoint could not write it again. Null: there is nothing

@@ -15,10 +15,10 @@ namespace bv {
 enum class MetricValue { last, best };
 
 struct CompareOptions {
-  std::string sort;  // a metric; "": the main metric of the runs
+  std::string sort = {};  // a metric; "": the main metric of the runs
   MetricValue value = MetricValue::last;
-  std::optional<bool> lower_is_better;  // of `sort`; nullopt: what its name says
-  std::vector<std::string> metrics;     // further metrics to show
+  std::optional<bool> lower_is_better = {};  // of `sort`; nullopt: what its name says
+  std::vector<std::string> metrics = {};     // further metrics to show
 };
 
 // A metric of several runs.

@@ -42,13 +42,13 @@ bool may_mount() {
 TEST_CASE("runs that are killed at random moments end like undisturbed ones") {
   if (test_python().empty()) return;
   const std::string out =
-      trial("random_kills.py", {"--kills", "6", "--seed", "3", "plain", "zero1", "early"});
+      trial("random_kills.py", {"--kills", "4", "--seed", "3", "plain", "zero1", "early"});
   CHECK(count(out, ", all equal\n") == 3);
 }
 
 TEST_CASE("a run in which an I/O call fails loses nothing") {
   if (!loads_libraries()) return;
-  CHECK(contains(trial("io_errors.py", {"--every", "61", "--errors", "EIO,ENOSPC,short", "plain"}),
+  CHECK(contains(trial("io_errors.py", {"--every", "97", "--errors", "EIO,ENOSPC,short", "plain"}),
                  "; 0 wrong\n"));
   // The first calls of a start, such as the one that opens the lock.
   CHECK(contains(trial("io_errors.py", {"--until", "6", "--errors", "EINTR", "plain"}),
@@ -57,12 +57,12 @@ TEST_CASE("a run in which an I/O call fails loses nothing") {
 
 TEST_CASE("what a machine that loses power leaves of a run can be continued") {
   if (!loads_libraries()) return;
-  CHECK(contains(trial("crash_states.py", {"--every", "47", "plain"}), " states; 0 wrong\n"));
+  CHECK(contains(trial("crash_states.py", {"--every", "71", "plain"}), " states; 0 wrong\n"));
 }
 
 TEST_CASE("a run on a full disk ends as documented, and goes on once there is room") {
   if (!may_mount()) return;
-  CHECK(count(trial("full_disk.py", {"--every", "61", "--spells", "1"}), "; 0 wrong\n") == 4);
+  CHECK(count(trial("full_disk.py", {"--every", "97", "--spells", "1"}), "; 0 wrong\n") == 4);
 }
 
 TEST_CASE("two runs on one workdir: one is refused, and takes over after a kill") {

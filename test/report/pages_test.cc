@@ -162,9 +162,9 @@ TEST_CASE("report: the browser test finds what is wrong") {
       "<img src='https://example.invalid/a.png'><script>console.log('hello')</script>");
   const std::string problems = bv::test::page_problems({bad});
   if (problems.empty()) return;  // no browser
-  for (const std::string& width : {"400", "1280"}) {
-    for (const std::string& scheme : {"light", "dark"}) {
-      for (const std::string& problem :
+  for (const std::string width : {"400", "1280"}) {
+    for (const std::string scheme : {"light", "dark"}) {
+      for (const std::string problem :
            {"\"small\" is 9.00 px high", "\"pale\" has a contrast", "the page is 1300 px wide",
             "\"two\" overlaps \"one\"", "\"outside\" leaves its chart",
             "asks for https://example.invalid/a.png", "console: ['hello']"}) {

@@ -24,15 +24,15 @@ struct EarlierTime {
 
 struct Report {
   std::string title;
-  std::string config_yaml;
-  EarlierTime earlier;
-  double steps_per_epoch = 0;                  // 0 if unknown
-  const History* history = nullptr;            // null is the same as an empty one
-  std::map<std::string, EvalDetails> details;  // by evaluator
-  Facts facts;                                 // what was known when the run started
-  Facts notes;                                 // what became known later
-  std::vector<SkippedSummary> skipped;         // by data set
-  LoggedImages images;                         // the last training images that were logged
+  std::string config_yaml = {};
+  EarlierTime earlier = {};
+  double steps_per_epoch = 0;                       // 0 if unknown
+  const History* history = nullptr;                 // null is the same as an empty one
+  std::map<std::string, EvalDetails> details = {};  // by evaluator
+  Facts facts = {};                                 // what was known when the run started
+  Facts notes = {};                                 // what became known later
+  std::vector<SkippedSummary> skipped = {};         // by data set
+  LoggedImages images = {};                         // the last training images that were logged
 };
 
 // Returns the page: training loss per step and per epoch, the metrics of every evaluator with their
