@@ -6,6 +6,7 @@
 #   wheel    for pip; uses the LibTorch and the CUDA libraries of the package torch
 #   tarball  runs where it is unpacked and needs nothing but glibc
 # The wheel can train on GPUs if build/release contains libbvtrain_cuda.so.
+# The version of a deb or a wheel contains the commit. build/packages keeps only the newest of each kind.
 set -euo pipefail
 umask 022
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
@@ -49,9 +50,21 @@ prepare() {
   version=$("$build/bvtrain" --version | sed -n 's/^bvtrain //p')
   commit=$("$build/bvtrain" --version | sed -n 's/^commit: //p')
   build_name=$version-$commit
+  name_version
   mkdir -p "$output" && output=$(cd "$output" && pwd) || exit 2
   work=$(mktemp -d "$output/.package.XXXXXX")
   trap 'rm -rf "$work"' EXIT
+}
+
+# Sets package_version. pip and apt skip a package whose version is installed already, so each commit
+# has its own version: the number of commits up to it and its hash. A build with uncommitted changes
+# adds the time.
+name_version() {
+  local count hash=${commit%-dirty}
+  package_version=$version
+  [[ $commit != unknown ]] && count=$(git -C "$root" rev-list --count "$hash" 2>/dev/null) || return 0
+  package_version+=+$count.g$hash
+  [[ $commit != *-dirty ]] || package_version+=.dirty.$(date -u +%Y%m%d%H%M%S)
 }
 
 # install_into PREFIX COMPONENT...
@@ -77,11 +90,17 @@ tidy_libraries() {
   strip --strip-unneeded "$1"/*
 }
 
-# copy_licences LIBRARIES DOCS: the licences of the libraries in the folder LIBRARIES.
+# copy_licences LIBRARIES DOCS: the licences of the libraries in the folder LIBRARIES, and of those that
+# are compiled into bvtrain.
 copy_licences() {
   local file package folder found=
   mkdir -p "$2/licences"
+  for package in libcli11-dev libwebp-dev nlohmann-json3-dev; do
+    cp "/usr/share/doc/$package/copyright" "$2/licences/$package" 2>/dev/null ||
+      echo "note: no /usr/share/doc/$package/copyright; whoever passes this package on must add that licence" >&2
+  done
   for file in "$1"/*.so*; do
+    [[ -e $file ]] || continue
     package=$(dpkg -S "*/${file##*/}" 2>/dev/null | sed -n '1s/:.*//p') || true
     [[ ! -e /usr/share/doc/$package/copyright || -e $bv_torch/lib/${file##*/} ]] ||
       cp "/usr/share/doc/$package/copyright" "$2/licences/$package"
@@ -121,7 +140,6 @@ make_deb() {
   if [[ -n $with_libtorch ]]; then
     install_into "$tree/usr" libtorch
     tidy_libraries "$libraries"
-    copy_licences "$libraries" "$tree/usr/share/doc/bvtrain"
   else
     name=bvtrain-without-libtorch other=bvtrain
     install_into "$tree/usr" cuda
@@ -130,11 +148,12 @@ make_deb() {
     touch "$libraries/$build_name"
     write_launcher "$tree/usr/bin/bvtrain"
   fi
+  copy_licences "$libraries" "$tree/usr/share/doc/bvtrain"
   mv "$tree/usr/share/doc/bvtrain/LICENSE" "$tree/usr/share/doc/bvtrain/copyright"
   [[ ! -d $tree/usr/share/man ]] || gzip -9n "$tree"/usr/share/man/man1/*
   check_paths "$tree"
   write_control "$tree" "$name" "$other"
-  package=$work/${name}_${version}_amd64.deb
+  package=$work/${name}_${package_version}_amd64.deb family="${name}_*.deb"
   dpkg-deb --root-owner-group -Zzstd -z12 --build "$tree" "$package" >/dev/null
 }
 
@@ -152,7 +171,7 @@ write_control() {
   (cd "$tree" && find usr -type f -exec md5sum {} +) >"$tree/DEBIAN/md5sums"
   cat >"$tree/DEBIAN/control" <<CONTROL
 Package: $2
-Version: $version
+Version: $package_version
 Architecture: amd64
 Maintainer: The bvtrain authors
 Section: science
@@ -168,7 +187,7 @@ CONTROL
 }
 
 make_wheel() {
-  local prefix=$work/prefix tree=$work/wheel data=$work/wheel/bvtrain-$version.data tag glibc
+  local prefix=$work/prefix tree=$work/wheel data=$work/wheel/bvtrain-$package_version.data tag glibc
   install_into "$prefix" bvtrain system cuda
   # pip's platforms guarantee these two, and torch brings libgomp.
   rm -f "$prefix"/lib/bvtrain/lib{stdc++,gcc_s}.so*
@@ -188,8 +207,10 @@ make_wheel() {
     echo "note: no build/release/libbvtrain_cuda.so, so this wheel trains on CPUs only" >&2
   fi
   check_paths "$tree"
+  family='bvtrain-*.whl'
   glibc=$(getconf GNU_LIBC_VERSION) tag=py3-none-manylinux_${glibc#glibc }
-  package=$(python3 "$root/scripts/package/wheel.py" "$tree" "$version" "${tag/./_}_x86_64" "$root/README.md" "$work")
+  package=$(python3 "$root/scripts/package/wheel.py" "$tree" "$package_version" "${tag/./_}_x86_64" \
+    "$root/README.md" "$work")
 }
 
 make_tarball() {
@@ -199,7 +220,7 @@ make_tarball() {
   tidy_libraries "$tree/lib/bvtrain"
   copy_licences "$tree/lib/bvtrain" "$tree/share/doc/bvtrain"
   check_paths "$tree"
-  package=$work/$name.tar.gz
+  package=$work/$name.tar.gz family=$name.tar.gz
   tar --create --gzip --file "$package" --directory "$work" --owner=0 --group=0 --numeric-owner --sort=name "$name"
 }
 
@@ -208,4 +229,6 @@ prepare
 "make_$kind"
 mv "$package" "$output"  # atomically: an existing package is complete
 package=$output/${package##*/}
+[[ $output != "$root/build/packages" ]] ||
+  find "$output" -maxdepth 1 -name "$family" ! -name "${package##*/}" -delete
 echo "$package ($(du -h --apparent-size "$package" | cut -f1)B, commit $commit)"

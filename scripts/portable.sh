@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # scripts/portable.sh FOLDER [PROGRAM...]: creates FOLDER, a copy of this build that runs on another
-# machine, where it needs no package manager and no network. FOLDER contains bvtrain, the CUDA plug-in if this build has
-# one, the other PROGRAMs (CMake targets, such as test_cuda), the shared libraries that a machine
-# without Debian's packages lacks, and configs/. LibTorch is not included: FOLDER/run finds it.
+# machine, where it needs no package manager and no network. FOLDER contains bvtrain, the CUDA plug-in if
+# this build has one (BVTRAIN_CUDA=0 leaves it out), the other PROGRAMs (CMake targets, such as test_cuda), the shared
+# libraries that a machine without Debian's packages lacks, and configs/. LibTorch is not included: FOLDER/run finds it.
 #
 #   scripts/portable.sh /tmp/carried && tar -C /tmp -cJf carried.txz carried
 #   carried/run bvtrain --config carried/configs/digits_cnn.yaml --workdir out     # on the other machine
@@ -17,10 +17,12 @@ bv_install_packages
 bv_find_libtorch
 # The plug-in needs nccl.h.
 ! bv_wants_cuda || [[ -e ${CUDA_HOME:-/usr/local/cuda}/include/nccl.h || -e /usr/include/nccl.h ]] || bv_fetch_cuda
+build=$root/build/release
 plugin=$(bv_cuda_target)
+# A build can have the plug-in although this machine has no GPU.
+[[ ${BVTRAIN_CUDA:-} == 0 || ! -e $build/libbvtrain_cuda.so ]] || plugin=bvtrain_cuda
 bv_build bvtrain ${plugin:+"$plugin"} "$@"
 
-build=$root/build/release
 mkdir -p "$folder/lib"
 cp "$build/bvtrain" "${@/#/$build/}" "$folder/"
 # LibTorch includes what the plug-in needs.

@@ -16,16 +16,16 @@ bv_fetched=$bv_cache/libtorch-2.11.0  # holds torch/ and nvidia/, as site-packag
 bv_packages=(
   g++ cmake ninja-build lld ccache git ca-certificates python3 python3-pip
   libcli11-dev libyaml-cpp-dev libspdlog-dev libfmt-dev catch2 nlohmann-json3-dev
-  libjpeg62-turbo-dev libspng-dev libwebp-dev libdeflate-dev libzstd-dev libxxhash-dev
+  libjpeg-dev libspng-dev libwebp-dev libdeflate-dev libzstd-dev libxxhash-dev
   libgloo-dev
 )
-# Without dpkg, a package counts as installed if its command or its header is found. lld and ccache
-# are omitted: they only make builds faster.
+# A package that dpkg does not list, or any package without dpkg, counts as installed if its command or
+# its header is found. lld and ccache are omitted: they only make builds faster.
 declare -A bv_commands=([g++]=g++ [cmake]=cmake [ninja-build]=ninja [git]=git [python3]=python3)
 declare -A bv_headers=(
   [libcli11-dev]=CLI/CLI.hpp [libyaml-cpp-dev]=yaml-cpp/yaml.h [libspdlog-dev]=spdlog/spdlog.h
   [libfmt-dev]=fmt/core.h [catch2]=catch2/catch.hpp [nlohmann-json3-dev]=nlohmann/json.hpp
-  [libjpeg62-turbo-dev]=jpeglib.h [libspng-dev]=spng.h [libwebp-dev]=webp/decode.h
+  [libjpeg-dev]=jpeglib.h [libspng-dev]=spng.h [libwebp-dev]=webp/decode.h
   [libdeflate-dev]=libdeflate.h [libzstd-dev]=zstd.h
   [libxxhash-dev]=xxhash.h [libgloo-dev]=gloo/config.h
 )
@@ -35,19 +35,25 @@ bv_fail() {
   exit 2
 }
 
+# Whether the command or the header of a package is found. Some packages have neither, and a header is
+# looked for with g++. What can't be looked for counts as missing if there is dpkg, otherwise as found.
+bv_is_found() {
+  local command=${bv_commands[$1]:-} header=${bv_headers[$1]:-}
+  if [[ -n $command ]]; then
+    command -v "$command" >/dev/null
+  elif [[ -n $header ]] && command -v g++ >/dev/null; then
+    g++ -std=c++20 -E -x c++ - <<<"#include <$header>" >/dev/null 2>&1
+  else
+    ! command -v dpkg-query >/dev/null
+  fi
+}
+
 # Prints the missing packages of bv_packages, one per line.
 bv_missing_packages() {
   local package
   for package in "${bv_packages[@]}"; do
-    if command -v dpkg-query >/dev/null; then
-      [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || echo "$package"
-    elif [[ -n ${bv_commands[$package]:-} ]]; then
-      command -v "${bv_commands[$package]}" >/dev/null || echo "$package"
-    elif [[ -n ${bv_headers[$package]:-} ]]; then
-      # A missing compiler is reported by its own name.
-      ! command -v g++ >/dev/null || echo "#include <${bv_headers[$package]}>" |
-        g++ -std=c++20 -fsyntax-only -x c++ - 2>/dev/null || echo "$package"
-    fi
+    [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] ||
+      bv_is_found "$package" || echo "$package"
   done
 }
 

@@ -56,8 +56,8 @@ void open_cuda(const std::string& where) {
   if (!plugin()) {
     const char* why = ::dlerror();
     throw Error(Exit::usage, where,
-                fmt::format("cannot open {}: {}; BVTRAIN_CUDA=1 scripts/bvtrain.sh fetches CUDA's "
-                            "libraries (docs/gpu.md)",
+                fmt::format("cannot open {}: {}; CUDA's libraries are missing or do not fit "
+                            "(docs/gpu.md)",
                             kFile, why ? why : "unknown reason"));
   }
   const std::string version = cuda_function<const char*()>("bvtrain_cuda_version")();

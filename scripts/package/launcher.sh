@@ -54,8 +54,10 @@ case $version in
   @TORCH@ | @TORCH@.*) ;;
   *) fail "$torch is LibTorch ${version:-of an unknown version}; bvtrain needs @TORCH@" ;;
 esac
+# The run paths of the wheel lead to $beside. The CUDA plug-in needs cuBLASLt, which is in the second
+# folder. Without that folder it could load the cuBLASLt of another CUDA toolkit.
 if [ "$torch" != "$beside" ]; then
-  LD_LIBRARY_PATH=$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  LD_LIBRARY_PATH=$torch/lib:$torch/../nvidia/cu13/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LD_LIBRARY_PATH
 fi
 exec "$folder/bvtrain" "$@"

@@ -58,6 +58,60 @@ struct Launcher {
   }
 };
 
+// ---- package.sh
+
+// A checkout in which package.sh runs. The programs that build and that edit binaries are mocks.
+// The mock bvtrain prints the checkout's commit, followed by the contents of `state`.
+struct PackedCheckout {
+  TempFolder dir;
+
+  PackedCheckout() {
+    for (const char* script :
+         {"package.sh", "setup.sh", "package/launcher.sh", "package/wheel.py"}) {
+      const std::string name = std::string("scripts/") + script;
+      write_program(dir / name, read_text(source_file(name)));
+    }
+    for (const char* tool : {"ninja", "objdump", "patchelf", "strip"}) program(tool, "");
+    program(
+        "cmake",
+        "[[ $1 == --install ]] || exit 0\n"
+        "mkdir -p \"$4\"/{bin,lib/bvtrain,share/doc/bvtrain}\n"
+        "touch \"$4\"/bin/bvtrain \"$4\"/lib/bvtrain/libown.so \"$4\"/share/doc/bvtrain/LICENSE");
+    program("dpkg-shlibdeps", "echo shlibs:Depends=libc6");
+    dir.write("README.md", "bvtrain\n");
+    dir.write("state", "");
+    dir.write("torch/lib/libtorch_cpu.so", "");
+    dir.write("torch/include/ATen/core/Tensor.h", "");
+    dir.write("torch/include/torch/headeronly/version.h",
+              "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 11\n");
+    write_program(dir / "build/release/bvtrain",
+                  "#!/bin/bash\ncd '" + dir.path() +
+                      "'\nfound=$(git rev-parse --short=12 HEAD 2>/dev/null) || found=unknown\n"
+                      "printf 'bvtrain 0.1.0\\ncommit: %s%s\\n' $found \"$(cat state)\"\n");
+  }
+  void program(const std::string& name, const std::string& text) const {
+    write_program(dir / "bin/" + name, "#!/bin/bash\n" + text + "\n");
+  }
+  // Makes a commit and returns its hash as --version prints it.
+  std::string commit() const {
+    const std::string git = "git -c user.name=a -c user.email=a@b.c ";
+    const Finished made = bash("cd '" + dir.path() + "'; " + git + "init -q; " + git +
+                               "commit -q --allow-empty -m one; git rev-parse --short=12 HEAD");
+    INFO(made.err);
+    REQUIRE(made.code == 0);
+    return made.out.substr(0, 12);
+  }
+  // Returns the names of all packages in build/packages after a call of package.sh.
+  std::string pack(const std::string& arguments) const {
+    const Finished packed =
+        bash("cd '" + dir.path() + "'; env PATH=\"$PWD/bin:$PATH\" BVTRAIN_LIBTORCH=$PWD/torch " +
+             "scripts/package.sh " + arguments + " >&2; ls build/packages");
+    INFO(packed.err);
+    REQUIRE(packed.code == 0);
+    return packed.out;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("an installation can be moved and holds no path of the build") {
@@ -125,10 +179,45 @@ TEST_CASE("package.sh refuses what it cannot pack") {
       "scripts/package.sh: error: --without-libtorch is for deb; the wheel never holds LibTorch\n");
 }
 
+TEST_CASE("each commit gives the wheel and the Debian package another version") {
+  const PackedCheckout checkout;
+  const std::string tag = "-py3-none-manylinux_";
+  CHECK_THAT(checkout.pack("wheel"), Catch::StartsWith("bvtrain-0.1.0" + tag));  // not a repository
+
+  checkout.commit();
+  const std::string second = "0.1.0+2.g" + checkout.commit();
+  const std::string wheel = checkout.pack("wheel");
+  CHECK_THAT(wheel, Catch::StartsWith("bvtrain-" + second + tag));
+  CHECK(count(wheel, "\n") == 1);  // the older wheel is gone: pip refuses two at once
+
+  CHECK(checkout.pack("deb --without-libtorch") ==
+        wheel + "bvtrain-without-libtorch_" + second + "_amd64.deb\n");
+  const std::string deb = checkout.dir / "build/packages/*.deb";
+  CHECK(bash("dpkg-deb --field " + deb + " Version").out == second + "\n");
+
+  // Two builds with uncommitted changes can have the same commit.
+  checkout.dir.write("state", "-dirty");
+  CHECK_THAT(checkout.pack("wheel"), Catch::Contains("bvtrain-" + second + ".dirty.2"));
+}
+
+TEST_CASE("packages contain the licences of the libraries that are compiled into bvtrain") {
+  const PackedCheckout checkout;
+  checkout.pack("deb --without-libtorch");
+  const std::string files =
+      bash("dpkg-deb --contents " + (checkout.dir / "build/packages/*.deb")).out;
+  INFO(files);
+  for (const char* library : {"libcli11-dev", "libwebp-dev", "nlohmann-json3-dev"})
+    CHECK(contains(files, std::string("/usr/share/doc/bvtrain/licences/") + library + "\n"));
+}
+
 TEST_CASE("the launcher finds bvtrain and LibTorch where pip and dpkg put them") {
   const Launcher launcher;
   launcher.torch(launcher.packages + "/torch", "2.11.0+cpu");
   const std::string called = "0.1.0-abc --seed a b path=";
+  // CUDA's libraries come with LibTorch, before those of an installed CUDA toolkit.
+  const auto libraries_of = [](const std::string& torch) {
+    return torch + "/lib:" + torch + "/../nvidia/cu13/lib\n";
+  };
   CHECK(launcher.run(launcher.bin).out == called + "\n");
 
   SECTION("through a symbolic link") {
@@ -145,14 +234,14 @@ TEST_CASE("the launcher finds bvtrain and LibTorch where pip and dpkg put them")
     write_program(deb, read_text(launcher.bin));
     launcher.program(launcher.dir / "usr/lib/bvtrain", "0.1.0-abc");
     const std::string torch = launcher.packages + "/torch";
-    CHECK(launcher.run(deb, torch).out == called + torch + "/lib\n");
-    CHECK(launcher.run(deb, launcher.packages).out == called + torch + "/lib\n");
+    CHECK(launcher.run(deb, torch).out == called + libraries_of(torch));
+    CHECK(launcher.run(deb, launcher.packages).out == called + libraries_of(torch));
   }
   SECTION("LibTorch that only Python finds") {
     std::filesystem::rename(launcher.packages + "/torch", launcher.dir / "system");
     write_program(launcher.dir / "env/bin/python3",
                   "#!/bin/sh\necho " + (launcher.dir / "system") + "\n");
-    CHECK(launcher.run(launcher.bin).out == called + (launcher.dir / "system/lib\n"));
+    CHECK(launcher.run(launcher.bin).out == called + libraries_of(launcher.dir / "system"));
   }
 }
 
