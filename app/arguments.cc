@@ -162,14 +162,21 @@ bool is_option(const std::string& word) {
          std::isdigit(static_cast<unsigned char>(word[1])) == 0;
 }
 
-// Returns the error for "--set lr 3", where `word` is the "3"; nullopt if that is not the fault.
+// Returns the error for "--set lr 3", "--set lr = 3" or "--set lr: 3", where `word` follows the
+// key; nullopt if that is not the fault.
 std::optional<Error> set_without_equals(const std::vector<std::string>& args,
                                         const std::string& word) {
   for (size_t i = 0; i + 2 < args.size(); ++i) {
-    const std::string& key = args[i + 1];
-    if (args[i] != "--set" || args[i + 2] != word || key.find('=') != std::string::npos) continue;
-    return Error(Exit::usage, "--set " + key + " " + word,
-                 fmt::format("write --set {}={}", key, word));
+    if (args[i] != "--set" || args[i + 2] != word) continue;
+    const std::string key = args[i + 1].substr(0, args[i + 1].find_last_not_of("=:") + 1);
+    if (key.empty() || key.find('=') != std::string::npos) continue;
+    std::string given = "--set " + args[i + 1], value;
+    for (size_t at = i + 2; at < args.size() && value.empty(); ++at) {
+      given += " " + args[at];
+      value = args[at].substr(std::min(args[at].find_first_not_of("=:"), args[at].size()));
+    }
+    return Error(Exit::usage, given,
+                 fmt::format("write --set {}={}", key, value.empty() ? "VALUE" : value));
   }
   return std::nullopt;
 }

@@ -57,7 +57,7 @@ Exit init_command(const Arguments& arguments) {
       fmt::format("{}\nWrote {}: {}; {} epochs, {} steps of {} images. To train:\n  {}\n",
                   findings_text(found), printable(output, std::string::npos), recipe.about,
                   human_count(recipe.epochs), human_count(recipe.total_steps(found.train_examples)),
-                  recipe.batch_size, printable(training_command(output), std::string::npos));
+                  recipe.batch_size, printable(training_command(found, output), std::string::npos));
   print(text);
   return Exit::ok;
 }

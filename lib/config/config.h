@@ -200,6 +200,7 @@ class Config {
   friend std::string explain(const Config&);
   friend std::vector<ConfigChange> config_changes(const Config& before, const Config& now);
   friend std::string resolved_yaml(const Config&);
+  friend std::vector<std::string> named_files(const Config& config, std::string_view except);
   friend std::vector<Call> parse_calls(std::string_view text, const Config& owner,
                                        std::string_view key);
   friend std::string fill_constants(std::string_view text, const Config& owner);

@@ -254,7 +254,8 @@ flag | cooldown_epochs | - | the run has no extra epochs; 'schedule: {cooldown_e
     to 0 in its last epochs
 flag | lr_base | - | write --set lr=..., for 256 examples, and --set schedule.scale_with_batchsize=true; timm
     multiplies the rate of Adam, AdamW and Adafactor by the square root of batch / 256 instead
-flag | start_epoch epoch_repeats class_map | - | there is no equivalent; leave it out
+flag | start_epoch epoch_repeats | - | there is no equivalent; leave it out
+flag | class_map | - | 'data: {name: image_folder, classes: [...]}' lists the folders in the order of their numbers
 flag | b | input.batch_size | -
 flag | vb | batch_size_eval | -
 flag | j | input.threads | -

@@ -190,6 +190,7 @@ void Config::done(bool although_incomplete) const {
       // A component that called has() for a key and then did not read it supports the key, but does
       // not use it here. It must not be suggested.
       std::erase(known, entry.key);
+      if (path_.empty()) std::erase(known, "total_percent");  // it is read only to be rejected
       if (document_->report(path_, entry.key)) document_->record(error_of_unread(entry, known));
     } else if (document_->is_section(path_, entry.key)) {
       // The reader stopped before it read this section.

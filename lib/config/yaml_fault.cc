@@ -49,6 +49,7 @@ class YamlFault {
 
   std::vector<Error> explain() const {
     if (const auto marker = merge_conflict()) return {*marker};
+    if (const auto character = look_alike()) return {*character};
     const bool of_tab = why_ == YAML::ErrorMsg::TAB_IN_INDENTATION;
     const bool of_structure = why_.empty() || why_ == YAML::ErrorMsg::MAP_VALUE ||
                               why_ == YAML::ErrorMsg::END_OF_MAP ||
@@ -105,6 +106,23 @@ class YamlFault {
       const std::string_view text = source_.line(number);
       if (text.starts_with("<<<<<<< ") || text.starts_with(">>>>>>> "))
         return source_.error(source_.begin_of_line(number), "a merge conflict marker");
+    }
+    return std::nullopt;
+  }
+
+  // Finds characters of web pages that look like a blank or a ':', in a line up to the faulty one.
+  std::optional<Error> look_alike() const {
+    for (size_t number = 0; number <= line_.number; ++number) {
+      const YamlLine line = read(number);
+      const std::string_view text = line.text.substr(0, line.text.find_first_of("'\"#"));
+      if (line.has_key() || (line.is_item && number != line_.number)) continue;
+      for (const auto& [character, why] :
+           {std::pair("\u00a0", "a non-breaking space (U+00A0): write a usual space"),
+            std::pair("\u200b", "an invisible character (U+200B): delete it"),
+            std::pair("\uff1a", "a full-width colon (U+FF1A): write ':' and a space")}) {
+        const size_t at = text.find(character);
+        if (at != kNowhere) return source_.error(line.begin + at, why);
+      }
     }
     return std::nullopt;
   }

@@ -251,7 +251,7 @@ void check_classes(const DataFindings& found) {
   const std::string& name = found.most_frequent()->name;
   throw Error(Exit::usage, found.folder,
               fmt::format("has images of one class only, '{}': a classifier needs at least two{}",
-                          name, unlabelled_list_hint(found.folder)));
+                          name, unused_list_hint(found.folder)));
 }
 
 void add_warnings(const DataFindings& found, const Dataset& train, const Dataset& validation,
@@ -261,7 +261,11 @@ void add_warnings(const DataFindings& found, const Dataset& train, const Dataset
       if (std::string line = part->missing_classes(); !line.empty()) warnings.push_back(line);
     }
   }
+  const bool from_1 = found.classes.size() > 1 && found.classes[0].name == "0" &&
+                      found.classes[0].examples == 0 && found.classes[1].examples > 0;
+  if (from_1) warnings.emplace_back("the labels begin at 1: class '0' has no training images");
   for (const FoundClass& one : found.classes) {
+    if (from_1 && &one == found.classes.data()) continue;
     if (one.examples == 0)
       warnings.push_back(fmt::format("class '{}' has no training images", one.name));
     else if (!found.sliced && one.validation == 0)
@@ -335,6 +339,7 @@ DataFindings inspect_checked(const std::string& folder) {
   const std::string validation_split = found.validation;
   find_broken_files({split, validation_split, found.test}, found);
   if (found.validation.empty()) slice(split, found);
+  refuse_targets(*source, index_of(*source, split), found.data.source);
   refuse_empty_split(*source, index_of(*source, split));
   if (!found.sliced) refuse_empty_split(*other, index_of(*other, validation_split));
   if (found.data.source == "image_folder")
@@ -354,6 +359,7 @@ DataFindings inspect_checked(const std::string& folder) {
     add_validation(found.images,
                    sample_images(*other, index_of(*other, validation_split), kValidationSample));
   }
+  if (found.any_broken()) refuse_unreadable_classes(*source, index_of(*source, split), folder);
   found.turned = found.images.turned > 0;
   add_warnings(found, train, validation, found.warnings);
   if (found.images.deep > 0)
@@ -375,10 +381,11 @@ DataFindings inspect_checked(const std::string& folder) {
 }  // namespace
 
 const FoundClass* DataFindings::rarest() const {
-  const auto least =
-      std::min_element(classes.begin(), classes.end(),
-                       [](const auto& a, const auto& b) { return a.examples < b.examples; });
-  return least == classes.end() ? nullptr : &*least;
+  const FoundClass* least = nullptr;
+  for (const FoundClass& one : classes) {
+    if (one.examples > 0 && (!least || one.examples < least->examples)) least = &one;
+  }
+  return least;
 }
 
 const FoundClass* DataFindings::most_frequent() const {
@@ -389,7 +396,8 @@ const FoundClass* DataFindings::most_frequent() const {
 }
 
 bool DataFindings::imbalanced() const {
-  return !classes.empty() && most_frequent()->examples >= kImbalance * rarest()->examples;
+  const FoundClass* least = rarest();
+  return least && most_frequent()->examples >= kImbalance * least->examples;
 }
 
 DataFindings inspect_data(const std::string& given) {

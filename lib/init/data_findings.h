@@ -35,8 +35,8 @@ struct DataFindings {
 
   // Returns whether training has to skip examples that cannot be read.
   bool any_broken() const { return broken_files > 0 || !images.broken.empty(); }
-  // Returns the classes with the fewest and the most training examples; null if the source does
-  // not know its labels.
+  // Return the classes with the fewest and the most training examples, among those that have any;
+  // null if the source does not know its labels.
   const FoundClass* rarest() const;
   const FoundClass* most_frequent() const;
   // Returns whether the most frequent class has at least three times the examples of the rarest.

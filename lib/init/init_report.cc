@@ -132,7 +132,7 @@ nlohmann::ordered_json findings_json(const DataFindings& found, const StarterRec
             {"epochs", recipe.epochs},
             {"steps", recipe.total_steps(found.train_examples)}}},
           {"output", output},
-          {"command", training_command(output)}};
+          {"command", training_command(found, output)}};
 }
 
 }  // namespace bv

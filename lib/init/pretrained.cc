@@ -20,6 +20,7 @@
 #include "lib/report/log.h"
 #include "lib/report/muted.h"
 #include "lib/train/weights/attention_heads.h"
+#include "lib/train/weights/stored_arguments.h"
 #include "lib/train/weights/weights.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
@@ -88,10 +89,24 @@ std::string variant_of(const TransformerShape& shape) {
 }
 
 constexpr const char* kAssumedScaling =
-    "No file beside the weights states how pixel values were scaled. This config scales them to\n"
-    "-1 .. 1, as most models of big_vision and timm's augreg do. If the weights were trained with\n"
-    "ImageNet's mean and standard deviation (deit, for example), replace that op by "
-    "vgg_value_range.";
+    "This config scales them to -1 .. 1, as most models of big_vision and timm's augreg do.\n"
+    "If the weights were trained with ImageNet's mean and standard deviation (deit, for\n"
+    "example), replace that op by vgg_value_range.";
+
+// Returns what is assumed about the values of pixels, and why.
+std::string scaling_note(const std::string& path) {
+  std::string why = "No file beside the weights states how pixel values were scaled.";
+  for (const char* name : {"config.json", "preprocessor_config.json"}) {
+    const std::string reason = json_not_read(path, name);
+    if (reason.empty()) continue;
+    why = fmt::format(
+        "{} beside the weights is not read, because {}.\n"
+        "So it is not known how pixel values were scaled.",
+        name, reason);
+    break;
+  }
+  return why + '\n' + kAssumedScaling;
+}
 
 // Returns the number of heads of a model whose kernels do not reveal it: the one that is
 // recorded beside them, or else the usual one for the width, with a note.
@@ -111,7 +126,7 @@ int64_t hidden_heads(int64_t width, int64_t recorded, const std::string& path, s
                           width));
 }
 
-PretrainedModel vit_of(const NamedTensors& given, int64_t width, int64_t recorded_heads,
+PretrainedModel vit_of(const NamedTensors& given, int64_t width, const StoredArguments& stored,
                        const std::string& path) {
   const std::string query = std::string(kBlock) + "MultiHeadDotProductAttention_0/query/bias";
   const NamedTensors unstacked = unstack_blocks(given, path);
@@ -119,10 +134,11 @@ PretrainedModel vit_of(const NamedTensors& given, int64_t width, int64_t recorde
   PretrainedModel found;
   const int64_t heads = own != unstacked.end() && own->second.dim() == 2
                             ? own->second.size(0)
-                            : hidden_heads(width, recorded_heads, path, found.heads_note);
+                            : hidden_heads(width, stored.heads, path, found.heads_note);
   const Shapes wanted = {{"Transformer/encoder_norm/scale", {width}},
                          {query, {heads, width / heads}}};
-  const NamedTensors tree = adapt_layout(given, wanted, path);
+  const TokenGrid grid = stored_grid(given, stored);
+  const NamedTensors tree = adapt_layout(given, wanted, path, grid, stored.own_formulas);
   const ParameterShapes shapes(tree, path);
   TransformerShape shape;
   shape.width = width;
@@ -149,8 +165,10 @@ PretrainedModel vit_of(const NamedTensors& given, int64_t width, int64_t recorde
                                                              : "gap",
                              shapes.has("pos_embedding") ? "" : ", posemb: sincos2d");
   if (shapes.has("pos_embedding")) {
-    const int64_t side = square_grid(shapes.side("pos_embedding", -2)).rows;
-    found.image = {side * rows, side * columns};
+    const int64_t tokens = shapes.side("pos_embedding", -2);
+    const TokenGrid known = grid.size() == tokens ? grid : square_grid(tokens);
+    found.image = {known.rows * rows, known.columns * columns};
+    found.other_sizes = known.rows == known.columns;
   }
   found.fresh = {"head/.*"};
   if (shapes.has("pre_logits/kernel")) found.fresh.emplace_back("pre_logits/.*");
@@ -249,7 +267,7 @@ std::unique_ptr<Model> model_of_shapes(const PretrainedModel& from, const ImageS
 }  // namespace
 
 PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
-                                    int64_t recorded_heads) {
+                                    const StoredArguments& stored) {
   const auto any_below = [&](const char* prefix) {
     const auto found = tree.lower_bound(prefix);
     return found != tree.end() && found->first.starts_with(prefix);
@@ -260,7 +278,7 @@ PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string&
   else if (is_bit_tf(tree) || is_timm_bit(tree) || any_below("root_block/conv_root/"))
     found = bit_of(tree, path);
   else if (const auto width = vit_width(tree))
-    found = vit_of(tree, *width, recorded_heads, path);
+    found = vit_of(tree, *width, stored, path);
   else
     throw Error(Exit::usage, path,
                 "its model is not known; expected weights of a vit, mlp_mixer or bit_paper "
@@ -285,13 +303,13 @@ PretrainedModel inspect_weights(const std::string& path) {
   const auto bytes = std::filesystem::file_size(path, error);
   // A part of a file, "two_towers.npz:img", has no file size.
   NamedTensors weights = read_weights(path, error ? limits::kUnknownModelBytes : bytes);
-  PretrainedModel found = model_of_parameters(weights, path, stored_heads(path));
+  PretrainedModel found = model_of_parameters(weights, path, stored_arguments(path));
   found.weights = std::move(weights);
   const StoredPreprocessing stored = stored_preprocessing(path, found.channels);
   if (stored.scaling)
     found.scaling = *stored.scaling;
   else
-    found.scaling_note = kAssumedScaling;
+    found.scaling_note = scaling_note(path);
   found.crop_share = stored.crop_share;
   found.resize_method = stored.resize_method;
   return found;

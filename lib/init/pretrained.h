@@ -8,6 +8,7 @@
 #include "lib/ckpt/tensors.h"
 #include "lib/init/sampled_images.h"
 #include "lib/init/value_scaling.h"
+#include "lib/train/weights/stored_arguments.h"
 
 namespace bv {
 
@@ -40,9 +41,9 @@ struct PretrainedModel {
 PretrainedModel inspect_weights(const std::string& path);
 
 // The same for parameters that were read (read_weights()), for inspect_weights() and tests.
-// `recorded_heads`: what stored_heads() returns (lib/train/weights/attention_heads.h).
+// `stored`: what stored_arguments() returns.
 PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
-                                    int64_t recorded_heads = 0);
+                                    const StoredArguments& stored = {});
 
 // Checks that the model of the config can load the weights, for images of these sides. If it
 // cannot, throws the Error(Exit::usage) that a run would throw: for example, the file may have

@@ -43,7 +43,7 @@ const DataKeys& validation_keys(const DataFindings& found) {
 
 std::string head(const DataFindings& found, const StarterRecipe& recipe,
                  const std::string& output) {
-  std::string text = training_command(output) + "\n\n";
+  std::string text = training_command(found, output) + "\n\n";
   text += fmt::format("Written by bvtrain init {}: {}", shell_word(found.folder), found.data.kind);
   text += fmt::format(", {} images", human_count(found.examples));
   if (!found.classes.empty())
@@ -155,17 +155,18 @@ std::string evaluators(const DataFindings& found, const StarterRecipe& recipe, i
   if (!found.test.empty()) {
     text += "  # Only at the end, so that no choice is based on test data.\n";
     text += "  test: {<<: *val, data: " + data_yaml(found, found.data.train, found.test) +
-            fmt::format(", log_epochs: {}, skip_first: true}}\n", recipe.epochs);
+            ", log_epochs: null, log_percent: 1, skip_first: true}\n";
   }
   return text;
 }
 
 }  // namespace
 
-std::string training_command(const std::string& output) {
-  const std::string name = std::filesystem::path(output).stem().string();
-  return fmt::format("bvtrain --config {} --workdir {}", shell_word(output),
-                     shell_word("out/" + name));
+std::string training_command(const DataFindings& found, const std::string& output) {
+  std::string workdir = "out/" + std::filesystem::path(output).stem().string();
+  if (found.data.source == "image_folder" && adds_classes(workdir, found.folder))
+    workdir = "../" + workdir;
+  return fmt::format("bvtrain --config {} --workdir {}", shell_word(output), shell_word(workdir));
 }
 
 std::string recipe_yaml(const DataFindings& found, const StarterRecipe& recipe,

@@ -10,8 +10,9 @@
 namespace bv {
 
 // Returns the command that trains the file `output`: "bvtrain --config photos.yaml --workdir
-// out/photos", quoted for a shell where necessary.
-std::string training_command(const std::string& output);
+// out/photos", quoted for a shell where necessary. The workdir is ../out/photos if out/photos would
+// be read as a class of the data.
+std::string training_command(const DataFindings& found, const std::string& output);
 
 // Returns the config. `pretrained` may be null.
 std::string recipe_yaml(const DataFindings& found, const StarterRecipe& recipe,

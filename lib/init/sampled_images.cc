@@ -195,6 +195,11 @@ SampledImages sample_images(const Source& source, size_t split, int64_t limit) {
   return all;
 }
 
+std::string decoding_problem(const Source& source, size_t split, int64_t index) {
+  std::atomic<int64_t> bytes = 0;
+  return look_at(source, split, index, bytes).problem;
+}
+
 void add_validation(SampledImages& images, const SampledImages& validation) {
   images.equal &= validation.equal && validation.typical == images.typical;
   images.smallest = std::min(images.smallest, validation.smallest, has_less_area);

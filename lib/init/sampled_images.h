@@ -42,6 +42,9 @@ struct SampledImages {
 // a value that is not finite, or if all values of the arrays are the same.
 SampledImages sample_images(const Source& source, size_t split, int64_t limit);
 
+// Decodes an image and returns a line that says why that fails; "" if it does not.
+std::string decoding_problem(const Source& source, size_t split, int64_t index);
+
 // Adds what preprocessing must know of the validation images to those of the training images: other
 // sizes, orientations, and PNG files of 16 bits.
 void add_validation(SampledImages& images, const SampledImages& validation);

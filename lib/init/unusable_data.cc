@@ -3,14 +3,22 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string_view>
 #include <utility>
 
+#include "lib/init/sampled_images.h"
 #include "lib/input/detect_data.h"
 #include "lib/input/image/image_suffix.h"
+#include "lib/input/sources/common/folder_index.h"
+#include "lib/input/sources/common/index_cache.h"
 #include "lib/input/sources/common/manifest/csv_layout.h"
 #include "lib/input/sources/common/manifest/csv_row.h"
+#include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/util/error.h"
 #include "lib/util/folder_entries.h"
+#include "lib/util/printable.h"
 #include "lib/util/regular_file.h"
 #include "lib/util/text.h"
 
@@ -56,8 +64,23 @@ std::vector<std::string> inner_data(const std::string& folder,
   return found;
 }
 
-// Returns whether a CSV file has a column that names images, but none with their labels.
-bool is_unlabelled_list(const std::string& folder, const std::string& name) {
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+// Returns where the image that a CSV file in `folder` names may be, if it is not in `folder`.
+std::string elsewhere(const std::string& folder, const RowFile& image) {
+  for (const std::string& inner : list_content(folder).folders) {
+    if (!is_file(folder + "/" + inner + "/" + image.name)) continue;
+    return fmt::format("; it is in {0}/: write a config with `name: csv` and `folder: {1}/{0}`",
+                       printable(inner), printable(folder));
+  }
+  return "";
+}
+
+// Returns why a CSV file cannot be used as the data; "" if nothing is known.
+std::string list_problem(const std::string& folder, const std::string& name) {
   constexpr size_t kHead = size_t{64} << 10;
   try {
     std::string head(kHead, '\0');
@@ -65,15 +88,28 @@ bool is_unlabelled_list(const std::string& folder, const std::string& name) {
     head = without_bom(std::move(head));
     const char delimiter = guess_delimiter(head);
     std::vector<CsvCell> cells;
-    read_csv_row(head, delimiter, /*last=*/true, cells);
+    const std::string_view row =
+        std::string_view(head).substr(read_csv_row(head, delimiter, /*last=*/true, cells));
     CsvSettings settings;
     settings.folder = folder;
     std::vector<std::string> remarks;
-    return !csv_layout(cells, delimiter, settings, remarks).column_of(CsvRole::label);
-  } catch (const RowFault&) {
-    return false;  // some other table
+    const CsvLayout layout = csv_layout(cells, delimiter, settings, remarks);
+    if (!layout.column_of(CsvRole::label)) {
+      return "has no column 'label': give this name to the column with the classes or, to predict "
+             "numbers, write a config with `task: regress` (docs/labels.md)";
+    }
+    if (row.empty()) return "has no rows";
+    read_csv_row(row, delimiter, /*last=*/true, cells);
+    check_cell_count(cells, layout, row);
+    const CsvCell& path = cells[layout.column_of(CsvRole::path).value()];
+    const RowFile image = row_file(path.text, folder, path.at);
+    if (is_file(image.path)) return "";
+    return fmt::format("names '{}', which is not in {}{}", printable(image.name), folder,
+                       elsewhere(folder, image));
+  } catch (const RowFault& fault) {
+    return fmt::format("cannot be used: {}", fault.what());
   } catch (const Error&) {
-    return false;  // it cannot be read
+    return "";  // it cannot be read
   }
 }
 
@@ -85,29 +121,39 @@ std::string unknown_folder(const std::string& folder) {
   const std::vector<std::string> inner = inner_data(folder, content.folders, /*limit=*/2);
   if (inner.size() == 1) return fmt::format("holds no data itself (did you mean '{}'?)", inner[0]);
   if (inner.size() == 2) {
-    return fmt::format("holds no data itself, but several of its folders do, such as '{}' and '{}'",
-                       inner[0], inner[1]);
+    std::vector<std::string> splits;  // the usual names of these folders
+    for (const std::string& path : inner)
+      splits.push_back(split_of_words(path.substr(folder.size() + 1)));
+    const bool differ = !splits[0].empty() && !splits[1].empty() && splits[0] != splits[1];
+    return fmt::format(
+        "holds no data itself, but several of its folders do, such as '{}' and "
+        "'{}'{}",
+        inner[0], inner[1],
+        differ
+            ? fmt::format(": rename them to '{}' and '{}' if they are splits", splits[0], splits[1])
+            : "");
   }
   if (content.images > 0) {
     return fmt::format(
         "has {} image{}, but no class folders: move the images of each class into a separate "
         "folder, {}/<class>/*.jpg{}",
         human_count(content.images), content.images == 1 ? "" : "s", folder,
-        unlabelled_list_hint(folder));
+        unused_list_hint(folder));
   }
   return "has no data that can be trained on; expected " + join(detectable_data(), ", or ") +
-         unlabelled_list_hint(folder);
+         unused_list_hint(folder);
 }
 
-std::string unlabelled_list_hint(const std::string& folder) {
-  for (const std::string& name : list_content(folder).csv_files) {
-    if (!is_unlabelled_list(folder, name)) continue;
-    return fmt::format(
-        "; {} has no column 'label': give this name to the column with the classes or, to predict "
-        "numbers, write a config with `task: regress` (docs/labels.md)",
-        name);
+std::string unused_list_hint(const std::string& folder) {
+  constexpr size_t kMost = 3;
+  std::string hint;
+  std::vector<std::string> files = list_content(folder).csv_files;
+  files.resize(std::min(files.size(), kMost));
+  for (const std::string& name : files) {
+    const std::string why = list_problem(folder, name);
+    if (!why.empty()) hint += fmt::format("; {} {}", printable(name), why);
   }
-  return "";
+  return hint;
 }
 
 void refuse_empty_split(const Source& source, size_t split) {
@@ -116,6 +162,14 @@ void refuse_empty_split(const Source& source, size_t split) {
   // The file name shows which of two npz files is empty: both have a split 'train'.
   throw Error(Exit::usage, source.labels_file(split),
               fmt::format("split '{}' has no images", source.splits().at(split)));
+}
+
+void refuse_targets(const Source& source, size_t split, const std::string& name) {
+  if ((name != "csv" && name != "jsonl") || source.labels(split).defined()) return;
+  throw Error(Exit::usage, source.labels_file(split),
+              fmt::format("has labels that are not whole numbers, which are regression targets: "
+                          "write the config yourself, with `name: {}` (docs/labels.md)",
+                          name));
 }
 
 void refuse_empty_classes(const Source& source, const std::vector<std::string>& splits,
@@ -139,6 +193,47 @@ void refuse_empty_classes(const Source& source, const std::vector<std::string>& 
                             "this class folder has no JPEG, PNG or WebP images: delete it, move it "
                             "elsewhere, or add images");
     }
+  }
+  if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems), more);
+}
+
+void refuse_unreadable_classes(const Source& source, size_t split, const std::string& folder) {
+  const at::Tensor labels = source.labels(split);
+  if (!labels.defined() || source.is_array()) return;
+  std::map<int64_t, std::vector<int64_t>> examples;  // of each class
+  for (int64_t i = 0; i < labels.size(0); ++i) {
+    const int64_t label = labels.const_data_ptr<int64_t>()[i];
+    if (label >= 0) examples[label].push_back(i);
+  }
+  const std::vector<std::pair<int64_t, std::vector<int64_t>>> classes(examples.begin(),
+                                                                      examples.end());
+  std::vector<std::string> first(classes.size());  // the problem of the first image
+  const auto look = [&](size_t at) {
+    for (const int64_t i : classes[at].second) {
+      const std::string problem = decoding_problem(source, split, i);
+      if (first[at].empty()) first[at] = problem;
+      if (!problem.empty()) continue;
+      first[at].clear();
+      return;
+    }
+  };
+  scan_files(classes.size(), "looking for readable images", look, "classes");
+  const std::vector<std::string> names = source.class_names();
+  std::vector<Error> problems;
+  size_t more = 0;
+  for (size_t at = 0; at < classes.size(); ++at) {
+    const int64_t label = classes[at].first;
+    if (first[at].empty()) continue;
+    if (problems.size() == kShownEmpty) {
+      ++more;
+      continue;
+    }
+    problems.emplace_back(
+        Exit::usage, folder,
+        fmt::format("no image of the class '{}' can be read ({}): convert or replace the images, "
+                    "or remove the class",
+                    label < std::ssize(names) ? printable(names[label]) : fmt::format("{}", label),
+                    first[at]));
   }
   if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems), more);
 }

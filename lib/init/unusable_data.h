@@ -12,17 +12,25 @@ namespace bv {
 // Returns why a folder that no detector recognises cannot be used.
 std::string unknown_folder(const std::string& folder);
 
-// Returns how to use a CSV file in `folder` that names images but has no column with their labels,
-// to be appended to a message; "" if there is no such file.
-std::string unlabelled_list_hint(const std::string& folder);
+// Returns why the CSV files in `folder` cannot be used as the data, to be appended to a message; ""
+// if there are none.
+std::string unused_list_hint(const std::string& folder);
 
 // Throws Error(Exit::usage) if the labels of a split are known, and no image has one.
 void refuse_empty_split(const Source& source, size_t split);
+
+// Throws Error(Exit::usage) if the labels in a CSV file or jsonl file are regression targets. The
+// detectors see only the first rows.
+void refuse_targets(const Source& source, size_t split, const std::string& name);
 
 // Throws Error(Exit::usage) with a line for each class folder without images in these splits of an
 // image folder. Training stops at such a folder. skip_errors would prevent that, but would also
 // hide images that are damaged later.
 void refuse_empty_classes(const Source& source, const std::vector<std::string>& splits,
                           const std::string& folder);
+
+// Throws Error(Exit::usage) with a line for each class of a split whose images all fail to decode.
+// skip_errors would skip them, and the class would not be trained.
+void refuse_unreadable_classes(const Source& source, size_t split, const std::string& folder);
 
 }  // namespace bv

@@ -59,8 +59,14 @@ void Dataset::add_piece(const SplitTerm& term, size_t split, const Place& split_
   Piece piece;
   piece.split = split;
   piece.split_size = source_->size(split);
-  std::tie(piece.begin, piece.end) =
-      term.range(piece.split_size, split_place, source_->shard_lengths(split));
+  const std::vector<int64_t> shards = source_->shard_lengths(split);
+  if (term.in_shards() && !shards.empty() && source_->sorted_by_class(split)) {
+    throw Error(Exit::usage, split_place,
+                fmt::format("split '{}': '{}' is sorted by class, so slices are cut from a fixed "
+                            "random order and not in shards",
+                            term.text, term.base));
+  }
+  std::tie(piece.begin, piece.end) = term.range(piece.split_size, split_place, shards);
   const bool whole = piece.begin == 0 && piece.end == piece.split_size;
   piece.permuted = !whole && source_->sorted_by_class(split);
   if (term.part == SplitTerm::Part::fold || term.part == SplitTerm::Part::not_fold) {

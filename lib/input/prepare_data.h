@@ -22,11 +22,12 @@ inline constexpr KeyText kDataKeys[] = {
      "image_folder"},
     {"split", "string", "train",
      "Which part of the data set to use, as in TFDS: a whole split such as `train`, a slice such "
-     "as `train[:90%]`, `train[5000:]`, `train[-100:]` or `train[:2shard]`, or several of them "
-     "joined by `+`; `all` is all splits. Percentages are rounded to whole examples, and "
-     "`train[:80%]` and `train[80%:]` do not overlap. `train[even 2/5]` is the second of five "
-     "equal, contiguous parts. For cross-validation, `train[fold 2/5]` is the second of five fixed "
-     "folds, and `train[not fold 2/5]` the rest; folds are stratified by class if the labels are "
+     "as `train[:90%]`, `train[5000:]`, `train[-100:]` or `train[:2shard]` (the first two files; "
+     "only tfds, tfrecord and webdataset), or several of them joined by `+`; `all` is all splits. "
+     "Percentages are rounded to whole examples, and `train[:80%]` and `train[80%:]` do not "
+     "overlap. `train[even 2/5]` is the second of five equal, contiguous parts. For "
+     "cross-validation, `train[fold 2/5]` is the second of five fixed folds, and "
+     "`train[not fold 2/5]` the rest; folds are stratified by class if the labels are "
      "known without reading the images. If the data is sorted by class, as an image folder is, "
      "slices are cut from a fixed random order, the same in every run, so that each has about the "
      "same fraction of every class; other data is sliced in file order. The order and the folds "
@@ -44,7 +45,7 @@ struct DataEnv {
   SourceEnv source;
   bool synthetic = false;  // --synthetic: generated examples in place of any source's own
   // For evaluators: the classes of the run. nullopt: their data has classes of its own.
-  std::optional<ClassNames> classes;
+  std::optional<ClassNames> classes = {};
   // The part of the config whose key skip_errors would keep broken files: "input" or
   // "evals.<name>". The error that lists broken files mentions it. Empty: not mentioned.
   std::string skip_section = {};

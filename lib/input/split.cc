@@ -163,6 +163,10 @@ std::vector<SplitTerm> parse_split(const std::string& expression, const Place& p
   return terms;
 }
 
+bool SplitTerm::in_shards() const {
+  return (begin && begin->unit == Unit::shards) || (end && end->unit == Unit::shards);
+}
+
 std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place,
                                              std::span<const int64_t> shards) const {
   const auto fail = [&](std::string_view why) {
@@ -172,7 +176,9 @@ std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place,
     if (!bound) return at_end ? n : int64_t{0};
     if (bound->unit == Unit::shards) {
       if (shards.empty())
-        fail(fmt::format(": '{}' is not in shards, so that a slice cannot count them", base));
+        fail(
+            ": this data is not in shards (only that of tfds, tfrecord and webdataset is, and "
+            "generated data never)");
       return examples_before(bound->value, shards, at_end);
     }
     int64_t index = bound->value;

@@ -34,6 +34,8 @@ struct SplitTerm {
   Part part = Part::whole;
   int64_t number = 1, parts = 1;  // number 1 .. parts, unless `part` is whole
 
+  // Returns whether a bound is a number of shards.
+  bool in_shards() const;
   // Returns [begin, end) for a split of n examples; for Part::even, of that part. A split with
   // bounds in shards needs the number of examples in each shard. Throws Error(Exit::usage) at
   // `place` if a bound is outside the split or the range is empty.

@@ -91,6 +91,13 @@ TEST_CASE("a value that goes on in the next line") {
         "which is indented deeper)");
 }
 
+TEST_CASE("a key that is read only to be rejected is not listed") {
+  const Config c = parse_config("total: 5\n", "x.yaml");
+  for (const char* key : {"total_steps", "total_percent"}) c.maybe<double>(key);
+  c.done();
+  CHECK(problems(c) == "x.yaml:1:1: error: unknown key 'total'; known here: total_steps");
+}
+
 TEST_CASE("a familiar word takes the place of the missing key") {
   const Config c = parse_config("learning_rate: 0.1\ninput: {bs: 8}\n", "x.yaml");
   CHECK_FALSE(attempt(c, [&] { c.get<double>("lr"); }));

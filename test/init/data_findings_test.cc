@@ -9,6 +9,7 @@
 #include "lib/init/init_report.h"
 #include "lib/init/starter_recipe.h"
 #include "lib/util/rng.h"
+#include "lib/util/text.h"
 #include "test/init/data_folders.h"
 #include "test/init/findings.h"
 #include "test/support/config.h"
@@ -115,6 +116,17 @@ TEST_CASE("broken files are found by their ends and by decoding") {
   CHECK(found.images.tried == 10);
 }
 
+TEST_CASE("a class of which no image can be read is refused") {
+  const TempFolder dir;
+  write_class(dir.path(), "good", 6, 20);
+  for (int i = 0; i < 30; ++i) dir.write(fmt::format("bad/{:02}.bmp", i), "BM no image");
+  const std::string refused = problem(dir);
+  CHECK(refused.starts_with("no image of the class 'bad' can be read (bad/00.bmp: "));
+  CHECK(refused.ends_with("): convert or replace the images, or remove the class"));
+  dir.write("bad/one.jpg", plain_jpeg(16, 16, 200));
+  CHECK(inspect_data(dir.path()).broken_files == 30);
+}
+
 TEST_CASE("a class folder without images is refused, except in a split that is not used") {
   const TempFolder dir;
   for (const char* split : {"train", "val", "more"}) {
@@ -125,10 +137,10 @@ TEST_CASE("a class folder without images is refused, except in a split that is n
   dir.make("more/empty");
   DataFindings found = inspect_data(dir.path());
   CHECK_FALSE(found.any_broken());
-  // A class without training images is the rarest one.
   CHECK(counts(found) == Counts{6, 6, 0, 0});
   CHECK(contains(found.warnings[0], "class 'c' has no training images"));
-  CHECK(contains(findings_text(found), "not balanced: most images a 6, fewest c 0\n"));
+  // A class without training images is not the rarest one: it has a warning.
+  CHECK_FALSE(contains(findings_text(found), "not balanced"));
 
   dir.write("train/c/notes.txt", "x");
   dir.make("val/d");
@@ -267,17 +279,35 @@ TEST_CASE("regression is mentioned if a list may hold numbers to predict") {
   };
   list("label", {0, 1, 3, 0, 1, 3});
   CHECK(inspect_data(dir.path()).notes.empty());
+  list("label", {1, 2, 1, 2, 2, 1});
+  const DataFindings from_1 = inspect_data(dir.path());
+  CHECK(contains(join(from_1.warnings, "\n"),
+                 "the labels begin at 1: class '0' has no training images"));
+  CHECK_FALSE(from_1.imbalanced());
   list("label", {0, 1, 0, 17, 17, 59});
   CHECK(inspect_data(dir.path()).notes ==
         Lines{"the labels are whole numbers up to 59 and are taken as classes, 56 of them without "
               "training images; to predict numbers, write a config with `task: regress` "
               "(docs/labels.md)"});
+  std::string rows;  // more than the detector reads
+  for (int i = 0; i < 9000; ++i) rows += fmt::format("img/{}.jpg,{}\n", i % 6, i % 3);
+  dir.write("list.csv", "image,label\n" + rows + "img/0.jpg,1.5\n");
+  CHECK(problem(dir).starts_with((dir / "list.csv") + ": error: has labels that are not whole"));
   list("age", {17, 20, 59, 17, 30, 2});
   const std::string hint =
       "; list.csv has no column 'label': give this name to the column with the classes or, to "
       "predict numbers, write a config with `task: regress` (docs/labels.md)";
   CHECK(problem(dir) ==
         "has images of one class only, 'img': a classifier needs at least two" + hint);
+  dir.write("list.csv", "img/0.jpg,3\nimg/1.jpg,4\n");
+  CHECK(contains(problem(dir), "; list.csv cannot be used: the first line names the file"));
+  dir.write("list.csv", "id,breed\n0,cat\n");
+  CHECK(contains(problem(dir), "; list.csv cannot be used: no column is called image, path"));
+  dir.write("list.csv", "Image,Label\n0.jpg,cat\n");
+  CHECK(contains(problem(dir),
+                 fmt::format("; list.csv names '0.jpg', which is not in {0}; it is in img/: write "
+                             "a config with `name: csv` and `folder: {0}/img`",
+                             dir.path())));
   dir.write("flat/1.jpg", plain_jpeg(16, 16, 20));
   dir.write("flat/list.csv", "image,age\n1.jpg,5\n");
   CHECK(contains(problem(dir, "flat"), "/<class>/*.jpg" + hint));
@@ -382,7 +412,29 @@ TEST_CASE("folders without usable data are refused in one line") {
   write_class(valid.path(), "Train", 5, 20);
   write_class(valid.path(), "valid", 5, 20);
   CHECK(contains(problem(valid), "has images directly in Train, valid, without class folders"));
+  // As on Kaggle: a CSV file has the classes.
+  const TempFolder kaggle;
+  write_class(kaggle.path(), "test_images", 5, 20);
+  write_class(kaggle.path(), "train_images", 5, 20);
+  kaggle.write("train.csv", "id,breed\n0,cat\n");
+  CHECK(problem(kaggle) ==
+        "has images directly in test_images, train_images, without class folders: move the images "
+        "of each class into a separate folder, test/<class>/*.jpg; if train.csv has the classes, "
+        "write a config with `name: csv` and its keys `path`, `label` and `folder`");
+  const TempFolder sets;
+  for (const char* name : {"cats", "dogs"}) {
+    write_class(sets / "training_set", name, 5, 20);
+    write_class(sets / "test_set", name, 2, 20);
+  }
+  CHECK(problem(sets) ==
+        fmt::format("holds no data itself, but several of its folders do, such as '{0}/test_set' "
+                    "and '{0}/training_set': rename them to 'test' and 'train' if they are splits",
+                    sets.path()));
   // A class among others may have such a name.
+  const TempFolder stations;
+  write_class(stations.path(), "bus station", 5, 20);
+  write_class(stations.path(), "train station", 5, 200);
+  CHECK(inspect_data(stations.path()).classes.size() == 2);
   const TempFolder classes;
   write_class(classes.path(), "test", 5, 20);
   write_class(classes.path(), "text", 5, 200);

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/npz.h"
@@ -74,9 +75,9 @@ TEST_CASE("a vit of any size and pooling is found by its parameters") {
   // Another number may be recorded beside them.
   const NamedTensors four = to_timm(parameters("vit", "{variant: mu/8, num_heads: 4}", kImages));
   CHECK(model_of_parameters(four, kFile).model == "{variant: mu/8, pool_type: gap}");
-  CHECK(model_of_parameters(four, kFile, 4).model ==
+  CHECK(model_of_parameters(four, kFile, {.heads = 4}).model ==
         "{width: 32, depth: 1, mlp_dim: 128, num_heads: 4, patch_size: [8, 8], pool_type: gap}");
-  CHECK(error_of([&] { model_of_parameters(four, kFile, 5); }) ==
+  CHECK(error_of([&] { model_of_parameters(four, kFile, {.heads = 5}); }) ==
         "w.npz: error: its metadata or the config.json beside it states 5 attention heads, which "
         "do not divide the width 32; correct the number there");
   const NamedTensors unusual = to_timm(parameters(
@@ -211,6 +212,49 @@ TEST_CASE("timm's config.json tells the scaling, the evaluation's crop and the a
   CHECK(found.scaling.target == ValueBounds{-1, 1});
   CHECK(found.scaling_note.empty());
   CHECK(found.crop_share == 0);
+}
+
+TEST_CASE("timm's config.json tells the image size of a model whose images are not square") {
+  const TempFolder dir;
+  write_safetensors(dir / "model.safetensors",
+                    to_timm(parameters("vit", "{variant: mu/8, pool_type: tok}", {10, 64, 16, 3})));
+  // 8x2 tokens could be 4x4.
+  CHECK(inspect_weights(dir.path()).image == ImageSides{32, 32});
+  for (const char* text :
+       {R"({"architecture": "x", "pretrained_cfg": {"input_size": [3, 64, 16]}})",
+        R"({"architecture": "x", "model_args": {"img_size": [64, 16]}})"}) {
+    dir.write("config.json", text);
+    const PretrainedModel found = inspect_weights(dir.path());
+    CHECK(found.image == ImageSides{64, 16});
+    CHECK_FALSE(found.other_sizes);
+  }
+}
+
+TEST_CASE("config.json is read beside weights of another name, if there are no others") {
+  const TempFolder dir;
+  const std::string file = dir / "deit.safetensors";
+  write_safetensors(file, to_timm(parameters("vit", "{variant: mu/8, pool_type: tok}", kImages)));
+  dir.write("config.json", R"({"architecture": "deit", "pretrained_cfg": )"
+                           R"({"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}})");
+  CHECK(inspect_weights(file).scaling.normalize == "vgg_value_range");
+
+  const auto why = [&] {
+    const std::string note = inspect_weights(file).scaling_note;
+    return note.substr(0, note.find('\n'));
+  };
+  dir.write("other.npz", "x");
+  CHECK(why() ==
+        "config.json beside the weights is not read, because the folder holds other weights too "
+        "(move the two files to a folder of their own).");
+  std::filesystem::remove(dir / "other.npz");
+  for (const char* text : {"", "[]", R"({"mean": [0.485], "std": [0.229]})"}) {
+    dir.write("config.json", text);
+    CHECK(why() ==
+          "config.json beside the weights is not read, because it has none of the keys that timm "
+          "or Hugging Face writes.");
+  }
+  std::filesystem::remove(dir / "config.json");
+  CHECK(why() == "No file beside the weights states how pixel values were scaled.");
 }
 
 TEST_CASE("preprocessor_config.json of Hugging Face tells the scaling") {

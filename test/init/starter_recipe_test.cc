@@ -398,6 +398,18 @@ TEST_CASE("the YAML is a config, with hints where the data asks for them") {
   const Config evals = with_test.section("evals");
   CHECK(evals.section("test").section("data").get<std::string>("split") == "test");
   CHECK(evals.section("test").has("pp_fn"));
+  // It is evaluated at the end of a run of any length.
+  CHECK_FALSE(evals.section("test").maybe<double>("log_epochs").has_value());
+  CHECK(evals.section("test").get<double>("log_percent") == 1);
+}
+
+TEST_CASE("the command writes into no class folder of the data") {
+  DataFindings found = photos(400, {480, 640});
+  found.data.source = "image_folder";
+  found.folder = ".";  // of the tests; it exists
+  CHECK(training_command(found, "x.yaml") == "bvtrain --config x.yaml --workdir ../out/x");
+  found.folder = "/no/such/folder";
+  CHECK(training_command(found, "x.yaml") == "bvtrain --config x.yaml --workdir out/x");
 }
 
 TEST_CASE("texts come back from YAML as they were") {

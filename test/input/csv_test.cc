@@ -3,6 +3,7 @@
 #include "lib/input/detect_data.h"
 #include "test/input/csv_support.h"
 #include "test/support/compare.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -186,6 +187,14 @@ TEST_CASE("csv: splits", "[csv]") {
         "image, label, part");
 }
 
+TEST_CASE("csv: the usual names of columns count in any case", "[csv]") {
+  const CsvFolder folder;
+  CHECK(labels_of(*folder.data("Image,LABEL\nimages/a.jpg,4\n")) == std::vector<int64_t>{4});
+  // A column with the very name comes first.
+  CHECK(labels_of(*folder.data("image,Label,label\nimages/a.jpg,4,5\n")) ==
+        std::vector<int64_t>{5});
+}
+
 TEST_CASE("csv: a warning says that the rows of all splits are used", "[csv]") {
   const CsvFolder folder;
   const auto remarks = [&](const std::string& text, const std::string& rest = "") {
@@ -210,6 +219,10 @@ TEST_CASE("csv: a warning says that the rows of all splits are used", "[csv]") {
   REQUIRE_FALSE(std::filesystem::is_empty(folder.cache.path()));
   CHECK(folder.local(folder.open_file(file, "")->source().file_notes(1).remarks.at(0)) ==
         expected[0]);
+  // A column of another name, all of whose values are usual names.
+  const std::string subset = "image,label,Subset\nimages/a.jpg,1,train\nimages/b.jpg,1,test\n";
+  CHECK(remarks(subset).at(0).starts_with("t.csv: 'Subset' names the split of each row"));
+  CHECK(remarks(subset + "images/c.jpg,1,other\n").empty());
   // A file for each split, and a column with another meaning.
   CHECK(remarks("image,label,split\nimages/a.jpg,1,train\nimages/b.jpg,1,train\n").empty());
   CHECK(remarks("image,label,split\nimages/a.jpg,1,x\nimages/b.jpg,1,y\n").empty());
@@ -339,6 +352,12 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
             ": error: has a column `split`, so some rows may not be for training: "
             "write the config yourself, with `name: csv` and `split_column: "
             "split`");
+  folder.write("test.csv", "image,label,set\nimages/a.jpg,cat,train\nimages/b.jpg,cat,Test\n");
+  CHECK(contains(error_of(found), "has a column `set`, so some rows may not be for training"));
+  folder.write("test.csv", "image,label,set\nimages/a.jpg,cat,train\nimages/b.jpg,cat,bus\n");
+  CHECK(found());
+  folder.write("test.csv", "image,label\nimages/a.jpg,\"['cat', 'dog']\"\n");
+  CHECK(contains(error_of(found), "has several labels in a cell, such as '['cat', 'dog']'"));
   folder.write("test.csv", "image,label\nimages/a.jpg,cat\nimages/a.jpg,cat;dog\n");
   CHECK(error_of(found) ==
         (folder / "test.csv") +

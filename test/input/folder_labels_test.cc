@@ -106,6 +106,33 @@ TEST_CASE("names of folders that do not fit the keys", "[image_folder]") {
       "and '3' has 1");
 }
 
+TEST_CASE("classes are numbered in the order of a list", "[image_folder]") {
+  const ClassFolders folder({"train/Zebra", "train/cat10", "val/Zebra", "val/cat2"});
+  // timm's order.
+  const auto data = folder.open("split: val\nclasses: [cat2, cat10, Zebra]\n");
+  CHECK(data->source().class_names() == Names{"cat2", "cat10", "Zebra"});
+  CHECK(data->read(0).at("label").item<int64_t>() == 2);  // files are in the order of the names
+  CHECK(data->read(1).at("label").item<int64_t>() == 0);
+  CHECK(data->source().labels(1).equal(at::tensor({2, 0})));
+  const ClassFolders names({"blue_dress", "shoe"});
+  const auto several = names.open("separator: _\nclasses: [shoe, dress, blue]\n");
+  CHECK(label_vector(*several, 0) == std::vector<float>{0, 1, 1});
+
+  CHECK(folder.problem("classes: [cat2, Zebra]\n") ==
+        "t.yaml:3:10: error: classes: does not list what folders are called: 'cat10'");
+  CHECK(folder.problem("classes: [cat2, cat, Zebra]\n") ==
+        "t.yaml:3:10: error: classes: does not list what folders are called: 'cat10'; lists what "
+        "no folder is called: 'cat'");
+  CHECK(folder.problem("classes: [cat2, cat10, Zebra, cat2]\n") ==
+        "t.yaml:3:10: error: classes: has 'cat2' twice");
+  CHECK(folder.problem("label: number\nclasses: [cat2]\n") ==
+        "t.yaml:4:10: error: classes: is for classes, but `label` says that names are numbers");
+  const ClassFolders numbers({"0", "2", "10"});
+  CHECK(numbers.problem("classes: [0, 10, 2]\n") ==
+        "t.yaml:3:10: error: classes: lists whole numbers and 0 is one of them: each is then the "
+        "number of its class, in any order; leave `classes` out");
+}
+
 TEST_CASE("a list beside the class folders is not read, and that is said", "[image_folder]") {
   const ClassFolders folder({"cat", "dog"});
   const auto remarks = [&] { return folder.open("")->source().file_notes(0).remarks; };

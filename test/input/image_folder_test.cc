@@ -375,6 +375,9 @@ TEST_CASE("incomplete image files are noticed", "[image_folder]") {
     if (of(png.substr(0, n)).empty()) CHECK(n == png.size());
   }
   CHECK(of(png.substr(0, 1000)) == "not a complete PNG: no IEND chunk (file is 1000 bytes)");
+  const std::string more(5000, 'm');
+  CHECK(of(png + more).empty());
+  CHECK(of(png.substr(0, 1000) + more) == "not a complete PNG: no IEND chunk (file is 6000 bytes)");
 }
 
 TEST_CASE("what a folder holds besides its images is counted", "[image_folder]") {

@@ -4,6 +4,7 @@
 #include "lib/input/detect_data.h"
 #include "test/input/manifest_support.h"
 #include "test/support/compare.h"
+#include "test/support/text.h"
 
 namespace bv::test {
 namespace {
@@ -147,6 +148,8 @@ TEST_CASE("jsonl: a warning says that the rows of all splits are used", "[jsonl]
             "rows"});
   CHECK(remarks(text, "split: all\n").empty());
   CHECK(remarks(text, "split_column: split\n").empty());
+  CHECK(contains(remarks("{\"set\": \"train\"}\n{\"set\": \"test\"}\n").at(0),
+                 "'set' names the split of each row"));
   CHECK(remarks("{\"split\": 1}\n{\"split\": 2}\n").empty());
   CHECK(remarks("{\"split\": [\"train\"]}\n{\"split\": [\"test\"]}\n").empty());
 }
@@ -291,6 +294,12 @@ TEST_CASE("jsonl: bvtrain init finds files that name images", "[jsonl]") {
                                ": error: has a key `split`, so some rows may not be for training: "
                                "write the config yourself, with `name: jsonl` and `split_column: "
                                "split`");
+  folder.write("train.jsonl", "{\"image\": \"images/a.jpg\", \"label\": 1, \"set\": \"test\"}\n");
+  CHECK(contains(error_of(found), "has a key `set`, so some rows may not be for training"));
+  folder.write("train.jsonl",
+               "{\"image\": \"images/a.jpg\", \"label\": 1, \"name\": \"train\"}\n"
+               "{\"image\": \"images/a.jpg\", \"label\": 0, \"name\": \"bus\"}\n");
+  CHECK(found());  // the name of a class
   folder.write("train.jsonl", "{\"image\": \"images/a.jpg\", \"label\": 1, \"split\": 2}\n");
   CHECK(found());  // a number is no name of a split
 }

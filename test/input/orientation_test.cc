@@ -150,6 +150,24 @@ TEST_CASE("the orientation is found behind long segments and chunks", "[orientat
   CHECK(orientation_on_disk(png_with_exif(noted, exif_data(6), true)) == 6);
 }
 
+TEST_CASE("stray bytes between the segments of a JPEG are skipped, as libjpeg skips them",
+          "[orientation]") {
+  const std::string plain = flat_jpeg(90);
+  const std::string exif = jpeg_segment(1, std::string("Exif\0\0", 6) + exif_data(6));
+  const size_t at = 20;  // the end of the first segment
+  const at::Tensor image = decode_image(bytes_of(plain), 3, true);
+  std::vector<std::string> all_strays = {"abc", std::string("\xFF\0\0\xFF\xFF", 5)};
+  // Markers at the end of a block of the file.
+  for (size_t n = 4060; n < 4080; ++n) all_strays.emplace_back(n, 'x');
+  for (const std::string& stray : all_strays) {
+    CAPTURE(stray.size());
+    const std::string file = plain.substr(0, at) + stray + exif + plain.substr(at);
+    CHECK(exif_orientation(bytes_of(file)) == 6);
+    CHECK(orientation_on_disk(file) == 6);
+    CHECK(decode_image(bytes_of(file), 3, true).equal(image));
+  }
+}
+
 TEST_CASE("a window of the upright image is found in the stored one", "[orientation]") {
   const at::Tensor stored = at::arange(5 * 7, at::kByte).view({5, 7, 1});
   Rng rng(4, Purpose::synthetic, 0);

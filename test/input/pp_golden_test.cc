@@ -9,7 +9,7 @@ namespace {
 
 std::string golden(const std::string& name) { return golden_file("pp/" + name); }
 
-at::Tensor file_bytes(const std::string& name) {
+at::Tensor golden_bytes(const std::string& name) {
   const std::string bytes = read_text(golden(name));
   return at::from_blob(const_cast<char*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
                        at::kByte)
@@ -29,7 +29,7 @@ void check_key(const std::string& image, const std::string& key, const std::stri
                const NamedTensors& arrays) {
   CAPTURE(image, key, pp);
   const bool encoded = key.starts_with("decode") || key == "eval_pipeline";
-  const Example in = {{"image", encoded ? file_bytes(image) : arrays.at("decode")}};
+  const Example in = {{"image", encoded ? golden_bytes(image) : arrays.at("decode")}};
   const at::Tensor ours = run_pp(pp, in).at("image");
   const at::Tensor theirs = arrays.at(key);
   if (key.find("lanczos") == std::string::npos) {

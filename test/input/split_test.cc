@@ -173,8 +173,8 @@ TEST_CASE("bad splits are refused with the reason", "[split]") {
   CHECK(split_problem("train[:nan%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:nan%]': 'nan' is not a percentage" + examples);
   CHECK(split_problem("train[:2shard]", 100) ==
-        "x.yaml:5:12: error: split 'train[:2shard]': 'train' is not in shards, so that a slice "
-        "cannot count them");
+        "x.yaml:5:12: error: split 'train[:2shard]': this data is not in shards (only that of "
+        "tfds, tfrecord and webdataset is, and generated data never)");
   CHECK(split_problem("train[fold 0/5]", 100) ==
         "x.yaml:5:12: error: bad split 'train[fold 0/5]': '0/5' is not a part such as 2/5, from "
         "1/5 to 5/5" +

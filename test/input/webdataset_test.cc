@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lib/ckpt/formats/npy.h"
+#include "lib/input/dataset.h"
 #include "lib/input/detect_data.h"
 #include "lib/input/sources/common/webdataset/webdataset_plan.h"
 #include "lib/util/rng.h"
@@ -313,6 +314,29 @@ TEST_CASE("samples sorted by class are known as such", "[webdataset]") {
   CHECK_FALSE(sorted({0, 1, 0, 1}));
   CHECK_FALSE(sorted({0, 0, 0}));
   CHECK_FALSE(sorted({0, 1, 2}));
+}
+
+TEST_CASE("slices in shards take whole tars, unless the samples are sorted by class",
+          "[webdataset]") {
+  const Shards shards;
+  const auto images = [&](const std::string& split) {
+    const Dataset data(shards.open(), split, Place{"x.yaml", 5, 12});
+    Names keys;
+    for (int64_t i = 0; i < data.size(); ++i)
+      keys.push_back(text_in(data.read(i).at("image")).substr(4));
+    return keys;
+  };
+  shards.tar("a.tar", labelled("a0", 1) + labelled("a1", 2));
+  shards.tar("b.tar", labelled("b0", 1));
+  shards.tar("c.tar", labelled("c0", 2) + labelled("c1", 3));
+  for (int round = 0; round < 2; ++round) {  // from the tars, and from the stored index
+    CHECK(images("train[:2shard]") == Names{"a0", "a1", "b0"});
+    CHECK(images("train[-1shard:]") == Names{"c0", "c1"});
+  }
+  shards.tar("b.tar", labelled("b0", 2));
+  CHECK(error_of([&] { images("train[:2shard]"); }) ==
+        "x.yaml:5:12: error: split 'train[:2shard]': 'train' is sorted by class, so slices are cut "
+        "from a fixed random order and not in shards");
 }
 
 TEST_CASE("bvtrain init knows a folder of tars", "[webdataset]") {

@@ -67,6 +67,7 @@ struct ImageStore::Header {
   int64_t opened = 0;  // how often the file was opened
   uint64_t check = 0;
 
+  int64_t most_images() const { return slots / 8 * 7; }
   uint64_t right_check() const {
     Header copy = *this;
     copy.check = 0;
@@ -140,9 +141,10 @@ bool ImageStore::try_open() {
   if (info.st_uid != ::geteuid()) throw Error(Exit::usage, file, "belongs to another user");
   if (!hold_in_use(fd_->get(), kPatience))
     throw_file_error(Exit::usage, file, "cannot be locked: ", errno);
-  if (!is_still(fd_->get(), file)) return false;
   const Locked locked(*this, kPatience);
   if (!locked) throw_file_error(Exit::usage, file, "cannot be locked: ", errno);
+  // Another process may have replaced the file while this one waited for the locks.
+  if (!is_still(fd_->get(), file)) return false;
   Header header;
   const struct stat now = stat_of(*fd_, file);
   if (now.st_size == 0) {
@@ -157,25 +159,45 @@ bool ImageStore::try_open() {
   data_begin_ = round_up(kPage + slots_ * static_cast<int64_t>(sizeof(Slot)), kPage);
   // After a machine crash, the header may be older than the records that follow it.
   header.used = std::max({header.used, data_begin_, round_up(now.st_size, kAlignment)});
+  if (outgrown(header)) {
+    ::unlink(file.c_str());
+    return false;
+  }
   ++header.opened;
   if (!write_header(header)) throw_file_error(Exit::usage, file, "cannot write: ", errno);
   if (options_.users > 0 && header.opened >= options_.users) ::unlink(file.c_str());
   return true;
 }
 
-// Decides how a new file is divided.
-void ImageStore::begin(Header& header) {
+// Returns the number of slots of a new file.
+int64_t ImageStore::slots_for_budget() const {
   constexpr int64_t kTableShare = 16;  // of the budget
   const auto slot = static_cast<int64_t>(sizeof(Slot));
+  return std::min(options_.images + options_.images / 2 + 64,
+                  std::max(options_.bytes / kTableShare / slot, int64_t{64}));
+}
+
+// Decides how a new file is divided.
+void ImageStore::begin(Header& header) {
   header.identity = options_.identity;
-  header.slots = std::min(options_.images + options_.images / 2 + 64,
-                          std::max(options_.bytes / kTableShare / slot, int64_t{64}));
+  header.slots = slots_for_budget();
   try {
     check_space(0);
   } catch (...) {
     ::unlink(options_.file.c_str());
     throw;
   }
+}
+
+// Returns whether the file was made for a smaller budget, and its table would be full before the
+// present budget is used up.
+bool ImageStore::outgrown(const Header& header) const {
+  const int64_t most = header.most_images();
+  if (header.slots >= slots_for_budget() || most >= options_.images) return false;
+  // This assumes that further images are as large as those in the file.
+  const auto used = static_cast<double>(header.used - data_begin_);
+  const auto room = static_cast<double>(options_.bytes - data_begin_);
+  return static_cast<double>(header.images) * room >= used * static_cast<double>(most);
 }
 
 // Throws if the budget does not fit into the free space. The file already uses `taken` bytes of the
@@ -287,7 +309,7 @@ ImageStore::Kept ImageStore::keep(const ImageKey& key, const StoredShape& shape,
     }
     const Places places = look_up(key);
     if (places.match >= 0 && !damaged) return Kept::yes;
-    if (places.match < 0 && (places.free < 0 || header.images >= header.slots / 8 * 7))
+    if (places.match < 0 && (places.free < 0 || header.images >= header.most_images()))
       return Kept::no_room;
     const int64_t bytes =
         round_up(static_cast<int64_t>(sizeof(uint64_t)) + shape.bytes(), kAlignment);

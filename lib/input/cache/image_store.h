@@ -50,8 +50,9 @@ struct ImageStoreOptions {
 // Thread-safe.
 class ImageStore {
  public:
-  // Opens the file, or makes it if there is none. Throws Error(Exit::usage) if it cannot be opened
-  // or belongs to another user, or if the budget exceeds the free space.
+  // Opens the file, or makes it if there is none. A file whose table is too small for the budget is
+  // replaced. Throws Error(Exit::usage) if the file cannot be opened or belongs to another user, or
+  // if the budget exceeds the free space.
   explicit ImageStore(const ImageStoreOptions& options);
   // Deletes the file if it holds no image and no other process uses it.
   ~ImageStore();
@@ -91,7 +92,9 @@ class ImageStore {
   class Locked;
 
   bool try_open();
+  int64_t slots_for_budget() const;
   void begin(Header& header);
+  bool outgrown(const Header& header) const;
   void check_space(int64_t taken) const;
   bool read_header(Header& header) const;
   bool write_header(Header header) const;

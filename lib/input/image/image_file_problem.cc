@@ -10,6 +10,7 @@
 #include "lib/input/image/geometry.h"
 #include "lib/input/image/orientation.h"
 #include "lib/input/image/webp.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/limits.h"
 #include "lib/util/regular_file.h"
 
@@ -69,16 +70,17 @@ bool has_end_marker(BlockFile& file, int64_t after) {
 }
 
 std::string jpeg_problem(BlockFile& file) {
+  const ByteReader read = [&](int64_t at, int64_t need) { return file.at(at, need); };
   int64_t offset = 2;
   for (int segment = 0; segment < limits::kJpegSegments; ++segment) {
-    const std::span<const uint8_t> head = file.at(offset, 10);
-    if (head.size() < 10) break;
-    if (head[0] != 0xFF) return fmt::format("not a valid JPEG: no marker at byte {}", offset);
-    const int marker = head[1];
-    if (marker == 0xFF) {  // fill byte
-      ++offset;
-      continue;
+    const int64_t expected = offset;
+    const std::span<const uint8_t> head = next_jpeg_marker(read, offset);
+    if (head.empty()) {
+      const std::span<const uint8_t> first = file.at(expected, 1);
+      if (first.empty() || first[0] == 0xFF) break;
+      return fmt::format("not a valid JPEG: no marker at byte {}", expected);
     }
+    const int marker = head[1];
     if (marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {  // markers without a length
       offset += 2;
       continue;
@@ -101,6 +103,23 @@ std::string jpeg_problem(BlockFile& file) {
   return fmt::format("not a complete JPEG: no frame header (file is {} bytes)", file.size());
 }
 
+int64_t png_number(std::span<const uint8_t> bytes, size_t at) {
+  return int64_t{bytes[at]} << 24 | bytes[at + 1] << 16 | bytes[at + 2] << 8 | bytes[at + 3];
+}
+
+// Returns whether a PNG has a chunk that ends it. Some programs append data of their own.
+bool has_end_chunk(BlockFile& file) {
+  constexpr std::array<uint8_t, 4> kEnd = {'I', 'E', 'N', 'D'};
+  const auto tail = file.at(std::max<int64_t>(33, file.size() - BlockFile::kBlock));
+  if (std::search(tail.begin(), tail.end(), kEnd.begin(), kEnd.end()) != tail.end()) return true;
+  for (int64_t offset = 8;;) {
+    const std::span<const uint8_t> head = file.at(offset, 8);
+    if (head.size() < 8) return false;
+    if (has_bytes_at(head, 4, "IEND")) return true;
+    offset += 12 + png_number(head, 0);
+  }
+}
+
 std::string png_problem(BlockFile& file) {
   const std::span<const uint8_t> head = file.at(0, 33);
   constexpr std::array<uint8_t, 8> kHeader = {0, 0, 0, 13, 'I', 'H', 'D', 'R'};
@@ -110,15 +129,10 @@ std::string png_problem(BlockFile& file) {
   if (!std::equal(kHeader.begin(), kHeader.end(), head.begin() + 8)) {
     return "not a valid PNG: no IHDR chunk at byte 8";
   }
-  const auto big_endian = [&](size_t i) {
-    return int64_t{head[i]} << 24 | head[i + 1] << 16 | head[i + 2] << 8 | head[i + 3];
-  };
-  const int64_t width = big_endian(16), height = big_endian(20);
+  const int64_t width = png_number(head, 16), height = png_number(head, 20);
   const std::string problem = size_problem("PNG", height, width);
   if (!problem.empty()) return problem;
-  constexpr std::array<uint8_t, 4> kEnd = {'I', 'E', 'N', 'D'};
-  const auto tail = file.at(std::max<int64_t>(33, file.size() - BlockFile::kBlock));
-  if (std::search(tail.begin(), tail.end(), kEnd.begin(), kEnd.end()) != tail.end()) return "";
+  if (has_end_chunk(file)) return "";
   return fmt::format("not a complete PNG: no IEND chunk (file is {} bytes)", file.size());
 }
 
@@ -171,6 +185,8 @@ ImageFileCheck check_image_file(const std::string& name) try {
   std::string problem = problem_of(file);
   const bool good = problem.empty();
   return {std::move(problem), good ? orientation : 1};
+} catch (const TooManyOpenFiles&) {
+  throw;
 } catch (const Error& error) {
   return {error.message()};
 }

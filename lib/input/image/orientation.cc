@@ -71,13 +71,9 @@ int jpeg_orientation(const ByteReader& read) {
   using std::string_view_literals::operator""sv;
   int64_t offset = 2;
   for (int segment = 0; segment < limits::kJpegSegments; ++segment) {
-    const Bytes head = read(offset, 10);
-    if (head.size() < 10 || head[0] != 0xFF) return kAsStored;
+    const Bytes head = next_jpeg_marker(read, offset);
+    if (head.empty()) return kAsStored;
     const int marker = head[1];
-    if (marker == 0xFF) {  // fill byte
-      ++offset;
-      continue;
-    }
     if (marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {  // markers without a length
       offset += 2;
       continue;
@@ -166,6 +162,19 @@ Turn turn_of(int orientation) {
 }
 
 }  // namespace
+
+std::span<const uint8_t> next_jpeg_marker(const ByteReader& read, int64_t& offset) {
+  constexpr size_t kHead = 10;
+  for (Bytes bytes = read(offset, kHead); bytes.size() >= kHead; bytes = read(offset, kHead)) {
+    const auto at = std::adjacent_find(bytes.begin(), bytes.end(), [](uint8_t mark, uint8_t next) {
+      return mark == 0xFF && next != 0xFF && next != 0;
+    });
+    if (at == bytes.begin()) return bytes;
+    // The last byte may be the first half of a marker.
+    offset += at == bytes.end() ? std::ssize(bytes) - 1 : at - bytes.begin();
+  }
+  return {};
+}
 
 int exif_orientation(std::span<const uint8_t> bytes) {
   return orientation_of(reader_of(bytes), std::ssize(bytes), /*in_memory=*/true);

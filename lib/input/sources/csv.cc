@@ -34,9 +34,10 @@ const KeyTable csv_keys(
     {{"fname", "string", "required", "The CSV file, in UTF-8, on a local or mounted disk.",
       "data/train.csv"},
      {"path", "string",
-      "= the first of image, path, file, filename, file_name, filepath, image_path",
+      "= the first of image, path, file, filename, file_name, filepath, image_path, in any case",
       "Name of the column with the image files.", "file"},
-     {"label", "string | list of string", "= label or class, if there is such a column",
+     {"label", "string | list of string",
+      "= label or class, in any case, if there is such a column",
       "Name of the column with the label. A list of columns gives `labels`, a vector of their "
       "numbers: regression targets, 0 and 1 for each class, or soft labels.",
       "breed"},
@@ -218,7 +219,7 @@ class CsvSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = "bvtrain csv 4";
+    std::string format = "bvtrain csv 5";
     const auto put = [&](const std::string& text) { format += " " + json_string(text); };
     put(settings_.path.value_or(""));
     put(settings_.split.value_or(""));
@@ -263,12 +264,37 @@ void need_one_class(const std::string& file, std::string_view rows, char delimit
                               "config yourself, with `name: csv`",
                               *text));
     }
-    if (text->find_first_of(";|") != std::string::npos) {
+    const bool list = text->starts_with('[') && text->ends_with(']');
+    if (list || text->find_first_of(";|") != std::string::npos) {
       throw Error(Exit::usage, file,
                   fmt::format("has several labels in a cell, such as '{}': write the config "
                               "yourself, with `name: csv` and `multilabel: true`",
                               printable(*text)));
     }
+  }
+}
+
+// Returns whether the cells of a column are names of splits.
+bool column_holds_splits(std::string_view rows, char delimiter, size_t column) {
+  bool any = false;
+  while (const auto text = next_cell(rows, delimiter, column)) {
+    if (text->empty()) continue;
+    if (!is_split_name(*text)) return false;
+    any = true;
+  }
+  return any;
+}
+
+// Throws Error(Exit::usage) if a column gives the split of each row.
+void refuse_split_column(const std::string& file, std::string_view rows, const CsvLayout& layout) {
+  for (size_t i = 0; i < layout.columns.size(); ++i) {
+    const CsvColumn& column = layout.columns[i];
+    if (column.role != CsvRole::feature) continue;
+    if (!is_split_column(column.name) && !column_holds_splits(rows, layout.delimiter, i)) continue;
+    throw Error(Exit::usage, file,
+                fmt::format("has a column `{0}`, so some rows may not be for training: write the "
+                            "config yourself, with `name: csv` and `split_column: {0}`",
+                            printable(column.name)));
   }
 }
 
@@ -309,12 +335,7 @@ std::optional<DataKeys> csv_data_keys(const std::string& file, const std::string
     if (!std::filesystem::is_regular_file(image.path, error)) return std::nullopt;
     if (in_class_folder(image.path, cells[*label].text, settings.folder)) return std::nullopt;
     need_one_class(file, row, delimiter, *label);
-    for (const CsvColumn& column : layout.columns) {
-      if (column.name != "split") continue;
-      throw Error(Exit::usage, file,
-                  "has a column `split`, so some rows may not be for training: write the config "
-                  "yourself, with `name: csv` and `split_column: split`");
-    }
+    refuse_split_column(file, row, layout);
     return DataKeys{{"fname", file}};
   } catch (const RowFault&) {
     return std::nullopt;  // some other table

@@ -1,9 +1,10 @@
 // image_folder: JPEG, PNG and WebP files, in one folder per class.
 //
-// The classes are the names of the class folders of all splits, sorted by bytes. The files in a
-// class are sorted by bytes. Examples: "image" the encoded file as 1-d uint8, "label" int64 or
-// another label read from the folder name (common/folder_labels.h). With skip_errors, a class
-// folder without images is one unreadable example, "train/cat/", without a label.
+// The classes are the names of the class folders of all splits, sorted by bytes or in the order of
+// the key `classes`. Folders and the files in them are sorted by bytes. Examples: "image" the
+// encoded file as 1-d uint8, "label" int64 or another label read from the folder name
+// (common/folder_labels.h). With skip_errors, a class folder without images is one unreadable
+// example, "train/cat/", without a label.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
@@ -14,6 +15,7 @@
 #include <set>
 
 #include "lib/config/key_table.h"
+#include "lib/input/class_map.h"
 #include "lib/input/detect_data.h"
 #include "lib/input/path.h"
 #include "lib/input/source.h"
@@ -31,9 +33,8 @@ const KeyTable image_folder_keys(
     "input.data: image_folder",
     {"JPEG, PNG and WebP files in one folder per class. Examples have `image`, which an op such as "
      "`decode` must decode, and `label`, its index, from 0, in the sorted class folders of all "
-     "splits, unless `label` or `separator` changes it. A broken file and a class folder without "
-     "images "
-     "are errors at the start, unless `skip_errors` allows them.",
+     "splits, unless `label`, `separator` or `classes` changes it. A broken file and a class "
+     "folder without images are errors at the start, unless `skip_errors` allows them.",
      "name: image_folder\ndata_dir: data/flowers\nsplit: train"},
     {{"data_dir", "string", "required",
       "Folder on a local or mounted disk. If one of its folders is called train, val or test, or a "
@@ -49,7 +50,31 @@ const KeyTable image_folder_keys(
       "Separator of several labels in a folder name, such as `_` in `blue_dress`. Examples then "
       "have `labels`: 1 for each of these classes and 0 for the others, or, with `label: number`, "
       "the numbers.",
-      "_"}});
+      "_"},
+     {"classes", "list of string", "[]",
+      "Class names in the order of their numbers, from 0. The names are those of the class folders "
+      "of all splits; a folder that is not listed is an error, as is a name without a folder. By "
+      "default, the names are sorted.",
+      "[cat2, cat10, Dog]"}});
+
+// Reads the key `classes`. `numbers`: the folders are called by numbers to predict.
+std::vector<std::string> class_list(const Config& config, bool numbers) {
+  const auto classes = config.get<std::vector<std::string>>("classes", {});
+  if (classes.empty()) return classes;
+  if (numbers) config.problem("classes", "is for classes, but `label` says that names are numbers");
+  std::set<std::string> seen;
+  for (const std::string& name : classes) {
+    if (!seen.insert(name).second)
+      config.problem("classes", fmt::format("has '{}' twice", printable(name)));
+  }
+  // Dataset::use_classes() takes such names for the numbers of the classes.
+  if (const auto order = names_by_number(classes); !order.empty() && order != classes) {
+    config.problem("classes",
+                   "lists whole numbers and 0 is one of them: each is then the number of its "
+                   "class, in any order; leave `classes` out");
+  }
+  return classes;
+}
 
 FolderLabelKeys label_keys(const Config& config) {
   FolderLabelKeys keys;
@@ -58,6 +83,8 @@ FolderLabelKeys label_keys(const Config& config) {
   if (keys.separator && keys.separator->empty()) config.problem("separator", "is empty");
   keys.label_place = config.place("label");
   keys.separator_place = config.place("separator");
+  keys.classes = class_list(config, keys.numbers);
+  keys.classes_place = config.place("classes");
   return keys;
 }
 
@@ -86,6 +113,7 @@ class ImageFolder : public Source {
   SyntheticSpec synthetic_spec() const override {
     using Labels = SyntheticSpec::Labels;
     SyntheticSpec spec;
+    spec.classes = std::ssize(label_keys_.classes);
     if (label_keys_.separator)
       spec.labels = label_keys_.numbers ? Labels::targets : Labels::classes;
     else if (label_keys_.numbers)
@@ -299,28 +327,50 @@ bool any_with_images(const std::string& folder, const std::vector<std::string>& 
   });
 }
 
-// Throws if the images are in split folders without class folders: "train" and "test" would be read
-// as classes. A single class among others may have such a name.
-void refuse_splits_without_classes(const std::string& folder, std::vector<std::string> names) {
-  const auto middle = std::stable_partition(names.begin(), names.end(), is_split_name);
-  const std::vector<std::string> others(middle, names.end());
-  names.erase(middle, names.end());
-  std::erase_if(names, [&](const auto& name) { return count_images(folder + "/" + name) == 0; });
-  if (names.empty() || (names.size() == 1 && any_with_images(folder, others))) return;
-  throw Error(Exit::usage, folder,
-              fmt::format("has images directly in {}, without class folders: move the images of "
-                          "each class into a separate folder, {}/<class>/*.jpg",
-                          join(names, ", "), names[0]));
-}
-
-// Returns a note if CSV files in `folder` may hold labels. FileNotes is about metadata.csv.
-std::vector<std::string> unused_lists(const std::string& folder) {
+// Returns the names of the CSV files in `folder`, except metadata.csv, which FileNotes is about.
+std::vector<std::string> csv_files(const std::string& folder) {
   std::vector<std::string> files;
   for_each_entry(folder, [&](const FolderEntry& entry) {
     const bool visible = !entry.name.starts_with('.') && entry.name != "metadata.csv";
     if (entry.file && visible && entry.name.ends_with(".csv")) files.push_back(entry.name);
   });
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Returns whether the names are those of different splits, such as train_images and test_images.
+bool are_splits(const std::vector<std::string>& names) {
+  std::set<std::string> splits;
+  for (const std::string& name : names) splits.insert(split_of_words(name));
+  return splits.size() > 1 && !splits.contains("");
+}
+
+// Throws if the images are in split folders without class folders: "train" and "test" would be read
+// as classes. A single class among others may have such a name.
+void refuse_splits_without_classes(const std::string& folder, std::vector<std::string> names) {
+  std::erase_if(names, [&](const auto& name) { return count_images(folder + "/" + name) == 0; });
+  const bool all = are_splits(names);
+  const auto middle =
+      all ? names.end() : std::stable_partition(names.begin(), names.end(), is_split_name);
+  const bool others = middle != names.end();
+  names.erase(middle, names.end());
+  if (names.empty() || (names.size() == 1 && others)) return;
+  const std::vector<std::string> lists = csv_files(folder);
+  throw Error(
+      Exit::usage, folder,
+      fmt::format("has images directly in {}, without class folders: move the images of each class "
+                  "into a separate folder, {}/<class>/*.jpg{}",
+                  join(names, ", "), is_split_name(names[0]) ? names[0] : split_of_words(names[0]),
+                  lists.empty()
+                      ? ""
+                      : fmt::format("; if {} has the classes, write a config with `name: csv` and "
+                                    "its keys `path`, `label` and `folder`",
+                                    join(lists, " or "))));
+}
+
+// Returns a note if CSV files in `folder` may hold labels.
+std::vector<std::string> unused_lists(const std::string& folder) {
+  std::vector<std::string> files = csv_files(folder);
   if (files.empty()) return {};
   constexpr size_t kMost = 4;
   const size_t more = files.size() > kMost ? files.size() - kMost : 0;

@@ -8,6 +8,7 @@
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/file_bytes.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/manifest/detect_manifest.h"
 #include "lib/input/sources/common/manifest/json_row.h"
 #include "lib/input/sources/common/manifest/manifest.h"
@@ -199,7 +200,7 @@ class JsonlSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = fmt::format("bvtrain jsonl 3 {} {} {}", start_, stop_.value_or(-1),
+    std::string format = fmt::format("bvtrain jsonl 4 {} {} {}", start_, stop_.value_or(-1),
                                      json_string(split_column().value_or("")));
     for (const auto& [key, folder] : file_keys_)
       format += fmt::format(" {} {}", json_string(key), json_string(folder));
@@ -280,9 +281,9 @@ class JsonlScan {
       }
       if (field.key == "label" && field.wholes.size() == 1) label_ = field.wholes[0];
       if (split_ && field.key == *split_) split_name_ = split_of(field);
-      const bool unused = !split_ && field.key == kUnusedSplit;
-      if (unused && field.type == JsonRowType{JsonScalar::text, false})
-        rows_.see_unused_split(field.texts[0]);
+      const bool feature = field.key != "label" && !files_.contains(field.key);
+      if (!split_ && feature && field.type == JsonRowType{JsonScalar::text, false})
+        rows_.see_unused_split(field.key, field.texts[0]);
     }
     widen_keys(fields, row.line);
   }
@@ -355,6 +356,24 @@ ManifestIndex JsonlSource::scan() const {
   return index;
 }
 
+// Returns whether all values of a key are names of splits.
+bool key_holds_splits(std::string_view rows, const std::string& key) {
+  try {
+    while (!rows.empty()) {
+      const std::string_view row = rows.substr(0, json_line_length(rows, /*last=*/true));
+      rows.remove_prefix(row.size());
+      if (is_blank_line(row)) continue;
+      for (const JsonField& field : read_json_row(row)) {
+        const bool text = field.type == JsonRowType{JsonScalar::text, false};
+        if (field.key == key && !(text && is_split_name(field.texts[0]))) return false;
+      }
+    }
+  } catch (const RowFault&) {
+    // This row is reported when the data is opened.
+  }
+  return true;
+}
+
 // Returns the keys for a file whose first row names an image that exists and has a class number;
 // nullopt for any other file. Throws Error(Exit::usage) if `image` or `label` has another name, or
 // if a key gives the split of each row.
@@ -364,11 +383,12 @@ std::optional<DataKeys> jsonl_data_keys(const std::string& file, const std::stri
         read_json_row(std::string_view(head).substr(0, json_line_length(head, /*last=*/true)));
     const std::string folder = std::filesystem::path(file).parent_path().string();
     std::string image;
-    bool label = false, split = false;
+    std::string split;
+    bool label = false;
     for (const JsonField& field : fields) {
       if (field.key == "label") label = field.type == JsonRowType{JsonScalar::whole, false};
       if (!(field.type == JsonRowType{JsonScalar::text, false})) continue;
-      split |= field.key == kUnusedSplit;
+      if (is_split_column(field.key) || key_holds_splits(head, field.key)) split = field.key;
       if (!image.empty()) continue;
       const std::string& name = field.texts[0];
       if (name.empty() || name.find("://") != std::string::npos) continue;
@@ -382,11 +402,12 @@ std::optional<DataKeys> jsonl_data_keys(const std::string& file, const std::stri
                   label ? fmt::format("has its images under the key '{}': call it `image`", image)
                         : "names images, but has no `label` that is the number of a class");
     }
-    if (split) {
+    if (!split.empty()) {
       throw Error(
           Exit::usage, file,
-          "has a key `split`, so some rows may not be for training: write the config yourself, "
-          "with `name: jsonl` and `split_column: split`");
+          fmt::format("has a key `{0}`, so some rows may not be for training: write the config "
+                      "yourself, with `name: jsonl` and `split_column: {0}`",
+                      printable(split)));
     }
     return DataKeys{{"fname", file}, {"fopen_keys", image}};
   } catch (const RowFault&) {

@@ -25,6 +25,7 @@
 #include "lib/input/sources/common/webdataset/webdataset_index.h"
 #include "lib/input/sources/common/webdataset/webdataset_scanner.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
 #include "lib/util/limits.h"
@@ -93,6 +94,9 @@ class WebDataset : public Source {
 
   std::vector<std::string> splits() const override { return {"all", "train"}; }
   int64_t size(size_t) const override { return opened().index.size(); }
+  std::vector<int64_t> shard_lengths(size_t) const override {
+    return opened().index.file_lengths();
+  }
   std::vector<std::string> class_names() const override { return opened().classes.names(); }
   at::Tensor labels(size_t) const override { return opened().index.labels(); }
   bool sorted_by_class(size_t) const override { return opened().sorted; }
@@ -130,6 +134,8 @@ class WebDataset : public Source {
         example["label"] =
             at::full({}, data.index.labels().const_data_ptr<int64_t>()[i], at::kLong);
       return example;
+    } catch (const TooManyOpenFiles&) {
+      throw;
     } catch (const Error& error) {
       if (error.code() != Exit::usage && error.code() != Exit::data) throw;
       throw Error(Exit::data, describe(split, i), error.message());

@@ -282,6 +282,30 @@ TEST_CASE("a file without images is deleted, one of other images is made anew") 
   CHECK(find(store, 1) == Found::no);
 }
 
+TEST_CASE("a file is made anew if its table is too small for a larger budget") {
+  const TempFolder dir;
+  {
+    ImageStore store(store_at(dir / "a", 40000, 500));  // a table of 64 slots
+    for (int i = 0; i < 56; ++i) CHECK(keep(store, i) == Kept::yes);
+    CHECK(keep(store, 56) == Kept::no_room);
+  }
+  CHECK(ImageStore(store_at(dir / "a", 40000, 500)).totals().images == 56);
+  {
+    ImageStore store(store_at(dir / "a", kMiB, 500));
+    CHECK(store.totals().images == 0);
+    for (int i = 0; i < 500; ++i) CHECK(keep(store, i) == Kept::yes);
+  }
+  CHECK(ImageStore(store_at(dir / "a", 40000, 500)).totals().images == 500);
+  // These images are so large that the small table is enough for the larger budget, too.
+  const Pixels pixels(30000);
+  {
+    ImageStore store(store_at(dir / "b", 100000, 500));
+    for (int i = 0; i < 2; ++i)
+      CHECK(store.keep(key_of(i), {100, 100, 3}, pixels, false) == Kept::yes);
+  }
+  CHECK(ImageStore(store_at(dir / "b", kMiB, 500)).totals().images == 2);
+}
+
 TEST_CASE("what cannot be opened is an error") {
   const TempFolder dir;
   dir.make("folder");

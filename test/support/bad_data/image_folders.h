@@ -102,8 +102,9 @@ class ImageFolderTable {
         fmt::format("not a complete JPEG: no end marker (file is {} bytes)", frame + 19));
     add("a JPEG without its last byte", good.substr(0, good.size() - 1),
         fmt::format("not a complete JPEG: no end marker (file is {} bytes)", good.size() - 1));
-    add("a JPEG with a damaged marker", patched(good, 20, std::string(1, '\0')),
-        "not a valid JPEG: no marker at byte 20");
+    add("a JPEG of text behind its first segment",
+        "\xFF\xD8" + jpeg_segment(0, "ab") + std::string(60, 'x') + "\xFF\xD9",
+        "not a valid JPEG: no marker at byte 8");
     add("a JPEG with a segment of 1 byte", patched(good, 4, big(1, 2)),
         "not a valid JPEG: bad segment at byte 2");
     add("a JPEG whose pixels come first", "\xFF\xD8\xFF\xDA" + std::string(60, '\0') + "\xFF\xD9",
@@ -119,6 +120,9 @@ class ImageFolderTable {
   void jpeg_pixels() {
     const std::string& good = good_jpeg();
     const size_t scan = good.find("\xFF\xDA");
+    // libjpeg skips the segment.
+    add("a JPEG with a damaged marker", patched(good, 20, std::string(1, '\0')),
+        "corrupt JPEG at byte ", Exit::data);
     add("a JPEG without pixels", good.substr(0, scan + 14) + "\xFF\xD9",
         fmt::format("truncated JPEG at byte {}", scan + 14), Exit::data);
     add("a JPEG of few bytes that claims 16000 x 16000 pixels", jpeg_of_size(16000, 16000),

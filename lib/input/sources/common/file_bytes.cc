@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/regular_file.h"
@@ -20,6 +21,8 @@ at::Tensor file_bytes(const std::string& file, std::string_view failed) {
     if (opened.read(bytes.mutable_data_ptr<uint8_t>(), opened.size(), 0) < opened.size())
       throw failure("it became shorter while it was read");
     return bytes;
+  } catch (const TooManyOpenFiles&) {
+    throw;
   } catch (const Error& error) {
     if (error.code() == Exit::data) throw;
     throw failure(error.message());

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 #include <string_view>
 
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/printable.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -53,6 +55,28 @@ float number_in(const std::string& folder, const std::string& label, const Folde
                                 place));
 }
 
+// Returns the names of the classes in the order of their numbers. `found` are the classes in the
+// names of the folders. Throws Error(Exit::usage) if the key `classes` lists others.
+std::vector<std::string> numbered_classes(const std::set<std::string>& found,
+                                          const FolderLabelKeys& keys) {
+  if (keys.classes.empty()) return {found.begin(), found.end()};
+  const std::set<std::string> listed(keys.classes.begin(), keys.classes.end());
+  std::vector<std::string> unlisted, without_folder;
+  for (const std::string& name : found) {
+    if (!listed.contains(name)) unlisted.push_back(fmt::format("'{}'", printable(name)));
+  }
+  for (const std::string& name : keys.classes) {
+    if (!found.contains(name)) without_folder.push_back(fmt::format("'{}'", printable(name)));
+  }
+  std::vector<std::string> faults;
+  if (!unlisted.empty())
+    faults.push_back("does not list what folders are called: " + short_list(unlisted));
+  if (!without_folder.empty())
+    faults.push_back("lists what no folder is called: " + short_list(without_folder));
+  if (faults.empty()) return keys.classes;
+  throw Error(Exit::usage, keys.classes_place, "classes: " + join(faults, "; "));
+}
+
 }  // namespace
 
 FolderLabels::FolderLabels(const std::vector<std::string>& folders, const FolderLabelKeys& keys)
@@ -67,13 +91,12 @@ FolderLabels::FolderLabels(const std::vector<std::string>& folders, const Folder
   if (!numbers_) {
     std::set<std::string> names;
     for (const auto& labels : all) names.insert(labels.begin(), labels.end());
-    class_names_.assign(names.begin(), names.end());
+    class_names_ = numbered_classes(names, keys);
+    std::map<std::string, int64_t> numbers;
+    for (const std::string& name : class_names_) numbers.emplace(name, std::ssize(numbers));
     for (const auto& labels : all) {
       class_numbers_.emplace_back();
-      for (const std::string& label : labels)
-        class_numbers_.back().push_back(
-            std::lower_bound(class_names_.begin(), class_names_.end(), label) -
-            class_names_.begin());
+      for (const std::string& label : labels) class_numbers_.back().push_back(numbers.at(label));
     }
     return;
   }

@@ -13,9 +13,10 @@
 namespace bv {
 
 struct FolderLabelKeys {
-  bool numbers = false;                  // a name is a number to predict, not a class
-  std::optional<std::string> separator;  // separates several labels or numbers in a name
-  Place label_place, separator_place;
+  bool numbers = false;                   // a name is a number to predict, not a class
+  std::optional<std::string> separator;   // separates several labels or numbers in a name
+  std::vector<std::string> classes = {};  // in the order of their numbers; empty: sorted by bytes
+  Place label_place, separator_place, classes_place;
 };
 
 class FolderLabels {
@@ -25,8 +26,7 @@ class FolderLabels {
   // place of the key, for a name that does not fit the keys.
   FolderLabels(const std::vector<std::string>& folders, const FolderLabelKeys& keys);
 
-  // Returns the names of the classes, sorted by bytes: class i has the i-th name. Empty if the
-  // labels are numbers.
+  // Returns the names of the classes: class i has the i-th name. Empty if the labels are numbers.
   const std::vector<std::string>& class_names() const { return class_names_; }
   // Returns the name of the feature: "labels" with a separator, "label" without.
   const char* feature() const { return several_ ? "labels" : "label"; }

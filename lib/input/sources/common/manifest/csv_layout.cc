@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/input/sources/common/manifest/manifest_index.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
@@ -18,9 +20,9 @@
 namespace bv {
 namespace {
 
-constexpr const char* kPathNames[] = {"image",     "path",     "file",      "filename",
-                                      "file_name", "filepath", "image_path"};
-constexpr const char* kLabelNames[] = {"label", "class"};
+constexpr std::string_view kPathNames[] = {"image",     "path",     "file",      "filename",
+                                           "file_name", "filepath", "image_path"};
+constexpr std::string_view kLabelNames[] = {"label", "class"};
 
 // Assigns roles to the columns of a header.
 class CsvHeader {
@@ -80,6 +82,22 @@ class CsvHeader {
     return found - layout_.columns.begin();
   }
 
+  // Returns the first column without a role that has one of these names. A name in another case
+  // counts if no column has one of them as it is.
+  std::optional<size_t> find_usual(std::span<const std::string_view> names) const {
+    const std::vector<CsvColumn>& columns = layout_.columns;
+    for (const bool any_case : {false, true}) {
+      for (const std::string_view& name : names) {
+        for (size_t i = 0; i < columns.size(); ++i) {
+          const bool same = any_case ? is_named(columns[i].name, {&name, 1})  // ignores case
+                                     : columns[i].name == name;
+          if (same && columns[i].role == CsvRole::feature) return i;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const CsvColumn& column : layout_.columns) {
@@ -121,9 +139,8 @@ class CsvHeader {
       assign(*settings_.path, "path", CsvRole::path);
       return;
     }
-    for (const char* name : kPathNames) {
-      if (!find(name)) continue;
-      assign(name, "path", CsvRole::path);
+    if (const std::optional<size_t> found = find_usual(kPathNames)) {
+      assign(layout_.columns[*found].name, "path", CsvRole::path);
       return;
     }
     std::vector<std::string> expected(std::begin(kPathNames), std::end(kPathNames));
@@ -141,10 +158,8 @@ class CsvHeader {
       if (settings_.label_list) layout_.targets.push_back(column);
     }
     if (!settings_.labels.empty()) return;
-    for (const char* name : kLabelNames) {
-      const std::optional<size_t> found = find(name);
-      if (!found || layout_.columns[*found].role != CsvRole::feature) continue;
-      assign(name, "label", role);
+    if (const std::optional<size_t> found = find_usual(kLabelNames)) {
+      assign(layout_.columns[*found].name, "label", role);
       return;
     }
     if (settings_.multilabel || !settings_.classes.empty()) {

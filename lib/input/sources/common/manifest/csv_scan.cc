@@ -24,7 +24,7 @@ class CsvScan {
     read_header();
     if (layout_.column_of(CsvRole::several)) find_bars();
     split_ = layout_.column_of(CsvRole::split);
-    if (!split_) find_unused_split();
+    if (!split_) find_unused_splits();
     ManifestFile file(name_);
     bool header = true;
     while (const auto row = next(file)) {
@@ -85,18 +85,19 @@ class CsvScan {
     }
   }
 
-  void find_unused_split() {
-    const auto found =
-        std::find_if(layout_.columns.begin(), layout_.columns.end(), [](const CsvColumn& column) {
-          return column.role == CsvRole::feature && column.name == kUnusedSplit;
-        });
-    if (found != layout_.columns.end()) unused_split_ = found - layout_.columns.begin();
+  void find_unused_splits() {
+    for (size_t i = 0; i < layout_.columns.size(); ++i)
+      if (layout_.columns[i].role == CsvRole::feature) unused_splits_.push_back(i);
   }
 
   void add(const ManifestRow& row) {
     const bool sound = rows_.add(row, [&] { check_row(row.row); });
     if (!sound) labels_.add_broken();
-    if (sound && unused_split_) rows_.see_unused_split(cells_[*unused_split_].text);
+    if (sound) {
+      std::erase_if(unused_splits_, [&](size_t column) {
+        return !rows_.see_unused_split(layout_.columns[column].name, cells_[column].text);
+      });
+    }
     if (split_) rows_.add_split(sound ? std::optional(cells_[*split_].text) : std::nullopt);
   }
 
@@ -185,10 +186,10 @@ class CsvScan {
   ManifestRows rows_;
   LabelColumn labels_;
   CsvLayout layout_;
-  std::optional<size_t> split_;         // the column
-  std::optional<size_t> unused_split_;  // a column that may hold splits, if there is no split_
-  std::vector<CsvCell> cells_;          // of the row that is being read
-  int64_t widened_rows_ = 0;            // rows that widen_types() has seen
+  std::optional<size_t> split_;        // the column
+  std::vector<size_t> unused_splits_;  // columns that may hold splits, if there is no split_
+  std::vector<CsvCell> cells_;         // of the row that is being read
+  int64_t widened_rows_ = 0;           // rows that widen_types() has seen
   std::vector<std::string> remarks_;
 };
 

@@ -54,6 +54,11 @@ std::string missing_file_hint(const RowFile& file) {
 
 }  // namespace
 
+bool is_split_column(std::string_view name) {
+  constexpr std::string_view kNames[] = {"split"};
+  return is_named(name, kNames);
+}
+
 RowFile row_file(std::string_view name, const std::string& folder, size_t at) {
   RowFile file{at, std::string(name), std::string(name), folder};
   if (name.empty()) throw RowFault(at, "the name of the file is empty");
@@ -163,9 +168,12 @@ FileNotes ManifestSource::file_notes(size_t split) const {
     notes.remarks.push_back(fmt::format("{}: {}", fname_, remark));
   };
   for (const std::string& remark : opened().index.remarks) add(remark);
-  if (opened().index.unused_split && splits().at(split) != "all") {
-    add("'split' names the split of each row, but all rows are used; add `split_column: split` to "
-        "use the rows of one split, or write `split: all` to use all rows");
+  const std::string& column = opened().index.unused_split;
+  if (!column.empty() && splits().at(split) != "all") {
+    add(
+        fmt::format("'{0}' names the split of each row, but all rows are used; add `split_column: "
+                    "{0}` to use the rows of one split, or write `split: all` to use all rows",
+                    printable(column)));
   }
   return notes;
 }
@@ -282,18 +290,27 @@ void ManifestRows::add_split(const std::optional<std::string>& name) {
   split_names_.push_back(*name);
 }
 
-void ManifestRows::see_unused_split(std::string_view value) {
-  if (index_.unused_split) return;
-  if (!unused_split_) unused_split_ = value;
-  unused_splits_differ_ |= value != *unused_split_;
-  unused_split_known_ |= is_split_name(value);
-  index_.unused_split = unused_splits_differ_ && unused_split_known_;
+bool ManifestRows::see_unused_split(const std::string& column, std::string_view value) {
+  const auto [entry, added] = unused_splits_.try_emplace(column);
+  SplitValues& values = entry->second;
+  const bool usual = is_split_column(column);
+  if (!values.all_known && !usual) return false;
+  if (added) values.first = value;
+  values.differ |= value != values.first;
+  const bool known = is_split_name(value);
+  values.any_known |= known;
+  values.all_known &= known;
+  return usual || values.all_known;
 }
 
 ManifestIndex ManifestRows::finish(std::string_view none) {
   if (index_.rows() == 0) throw Error(Exit::usage, file_, none);
   if (!problems_.empty() && (!keep_broken_ || problems_.size() + left_out_ == index_.rows()))
     throw BrokenFiles(std::move(problems_), left_out_);
+  for (const auto& [column, values] : unused_splits_) {
+    const bool known = is_split_column(column) ? values.any_known : values.all_known;
+    if (values.differ && known && index_.unused_split.empty()) index_.unused_split = column;
+  }
   if (index_.splits.empty()) return std::move(index_);
   std::vector<uint32_t> order(split_names_.size());  // from sorted to first seen
   std::iota(order.begin(), order.end(), 0);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,9 +30,9 @@ inline constexpr KeyText kManifestKeys[] = {
      "Without it, all rows are one split, called train or all.",
      "split", "-"}};
 
-// The usual name of the column or key that holds the splits. Without split_column, a column or key
-// of this name is a feature.
-inline constexpr std::string_view kUnusedSplit = "split";
+// The usual name of the column or key that holds the splits, in any case. Without split_column, a
+// column or key of this name is a feature.
+bool is_split_column(std::string_view name);
 
 // A file that a row names.
 struct RowFile {
@@ -133,22 +134,29 @@ class ManifestRows {
   // Adds the split of the row that was added last. nullopt: the row is broken, and belongs to the
   // split of the row before it.
   void add_split(const std::optional<std::string>& name);
-  // Takes the value of the column or key kUnusedSplit in a row. Sets ManifestIndex::unused_split if
-  // the values look like names of splits: they differ, and one of them is a usual name. A file
-  // whose rows all say `train` is a single split.
-  void see_unused_split(std::string_view value);
+  // Takes the value of a column or key in a row, which may be the name of a split. Returns false if
+  // the values of this column no longer matter. finish() sets ManifestIndex::unused_split to the
+  // name of a column whose values look like names of splits: they differ, and all of them are
+  // usual names; one is enough if is_split_column(column). A file whose rows all say `train` is a
+  // single split.
+  bool see_unused_split(const std::string& column, std::string_view value);
   // Returns the index, so far without labels and layout. Throws Error(Exit::usage) if there are no
   // rows, and BrokenFiles if rows are broken, with a line for each of the first 20, unless
   // `keep_broken`. `none`: what to say if there are no rows.
   ManifestIndex finish(std::string_view none);
 
  private:
+  // The values of a column that may hold splits.
+  struct SplitValues {
+    std::string first;
+    bool differ = false, any_known = false, all_known = true;
+  };
+
   std::string file_;
   bool keep_broken_;
   ManifestIndex index_;
-  std::vector<std::string> split_names_;     // in the order of their first rows
-  std::optional<std::string> unused_split_;  // the first value of kUnusedSplit
-  bool unused_splits_differ_ = false, unused_split_known_ = false;
+  std::vector<std::string> split_names_;              // in the order of their first rows
+  std::map<std::string, SplitValues> unused_splits_;  // of each column
   std::vector<Error> problems_;
   size_t left_out_ = 0;  // problems
 };

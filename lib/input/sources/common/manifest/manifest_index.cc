@@ -16,7 +16,7 @@ std::string ManifestIndex::pack() const {
   packed.numbers(labels);
   packed.texts(class_names);
   packed.texts(remarks);
-  packed.number(unused_split ? 1 : 0);
+  packed.text(unused_split);
   packed.text(layout);
   return packed.take();
 }
@@ -32,7 +32,7 @@ std::optional<ManifestIndex> ManifestIndex::unpack(std::string_view text) {
   index.labels = packed.numbers<int64_t>();
   index.class_names = packed.texts();
   index.remarks = packed.texts();
-  index.unused_split = packed.number() != 0;
+  index.unused_split = packed.text();
   index.layout = packed.text();
   const size_t rows = index.rows();
   const auto fits = [&](const auto& values) { return values.empty() || values.size() == rows; };

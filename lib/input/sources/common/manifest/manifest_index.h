@@ -19,8 +19,8 @@ struct ManifestIndex {
   std::vector<int64_t> labels;           // (rows,), or empty if there are no class numbers
   std::vector<std::string> class_names;
   std::vector<std::string> remarks;  // what the user should know about the file, one line each
-  // Whether a column or key `split` names splits, although split_column does not name it.
-  bool unused_split = false;
+  // The column or key that names splits, although split_column does not name it; "" if none does.
+  std::string unused_split;
   std::string layout;  // what the rows hold, packed by the source
 
   size_t rows() const { return offsets.size(); }

@@ -7,6 +7,7 @@
 
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/input/sources/common/records/riegeli.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
@@ -122,6 +123,8 @@ at::Tensor ArrayRecordFiles::read(int64_t record) const {
       throw Error::bare(Exit::data, "the chunk has another number of records than the file says");
     verified_[chunk] = true;
     return records.record(static_cast<size_t>(record - first));
+  } catch (const TooManyOpenFiles&) {
+    throw;
   } catch (const Error& error) {
     throw Error(Exit::data, where(record), error.message());
   }

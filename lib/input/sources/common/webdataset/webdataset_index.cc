@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "lib/input/broken_files.h"
 #include "lib/input/sources/common/index_cache.h"
@@ -173,6 +174,12 @@ void SampleIndex::merge(std::vector<Scanned> files, bool labelled) {
     file = {};  // frees its memory
   }
   notes_.images = size();
+}
+
+std::vector<int64_t> SampleIndex::file_lengths() const {
+  std::vector<int64_t> lengths(file_ends_.size());
+  std::adjacent_difference(file_ends_.begin(), file_ends_.end(), lengths.begin());
+  return lengths;
 }
 
 size_t SampleIndex::file_of(int64_t sample) const {

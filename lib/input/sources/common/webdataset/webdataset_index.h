@@ -31,6 +31,8 @@ class SampleIndex {
               const ClassNumbers& classes, const std::string& settings, bool keep_broken);
 
   int64_t size() const { return std::ssize(begins_); }
+  // Returns the number of samples in each file.
+  std::vector<int64_t> file_lengths() const;
   // Return the number of the file that has a sample, and the offset at which the sample begins.
   size_t file_of(int64_t sample) const;
   uint64_t begin(int64_t sample) const { return begins_.at(sample) * kTarBlock; }

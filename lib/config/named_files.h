@@ -1,0 +1,19 @@
+// The files that a config names, which no output may replace.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/config/config.h"
+
+namespace bv {
+
+// Returns the values of the whole document that may name a file: all its texts, except those of the
+// key `except`. It does not matter which Config of the document is passed.
+std::vector<std::string> named_files(const Config& config, std::string_view except = "");
+// Returns whether `file` exists and is one of `names`. A name may be that of a part of a file,
+// "two_towers.npz:img", or of a folder with a model.safetensors.
+bool is_among(const std::string& file, const std::vector<std::string>& names);
+
+}  // namespace bv
