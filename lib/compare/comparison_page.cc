@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "lib/compare/comparison_text.h"
@@ -46,20 +47,32 @@ std::vector<Point> curve(const RunRecord& run, const std::string& metric) {
   return window == 1 ? points : smoothed(points, window);
 }
 
-// Returns the mean curve over the steps that all curves have.
+// Returns the value of a curve at a step between its first and its last one.
+double value_at(const std::vector<Point>& curve, double step) {
+  const auto after =
+      std::lower_bound(curve.begin(), curve.end(), step,
+                       [](const Point& point, double wanted) { return point.x < wanted; });
+  if (after->x == step) return after->y;
+  const auto before = std::prev(after);
+  return std::lerp(before->y, after->y, (step - before->x) / (after->x - before->x));
+}
+
+// Returns the mean curve over the steps that all curves cover. Runs may measure at different steps,
+// for example with log_seconds, so curves are interpolated linearly between their steps. `curves`
+// is not empty, and neither is any curve.
 std::vector<Point> mean_curve(const std::vector<std::vector<Point>>& curves) {
-  std::map<double, std::pair<double, size_t>> sums;  // by step
+  std::set<double> steps;
+  double first = 0, last = INFINITY;
   for (const auto& points : curves) {
-    for (const Point& point : points) {
-      auto& [sum, count] = sums[point.x];
-      sum += point.y;
-      ++count;
-    }
+    for (const Point& point : points) steps.insert(point.x);
+    first = std::max(first, points.front().x);
+    last = std::min(last, points.back().x);
   }
   std::vector<Point> out;
-  for (const auto& [step, sum] : sums) {
-    if (sum.second == curves.size())
-      out.push_back({step, sum.first / static_cast<double>(curves.size())});
+  for (auto step = steps.lower_bound(first); step != steps.end() && *step <= last; ++step) {
+    double sum = 0;
+    for (const auto& points : curves) sum += value_at(points, *step);
+    out.push_back({*step, sum / static_cast<double>(curves.size())});
   }
   return out;
 }

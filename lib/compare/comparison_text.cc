@@ -16,6 +16,8 @@ constexpr size_t kLongestValue = 28, kLongestValueIfTight = 14;
 constexpr size_t kUnlimited = std::string::npos;
 
 // Formats the values of a column with the same number of decimals, so that decimal points align.
+// The smallest value has 4 digits, or 3 if 4 need 7 decimals: if a run has exploded, the others
+// still differ.
 class NumberFormat {
  public:
   explicit NumberFormat(const std::vector<double>& values) {
@@ -28,12 +30,17 @@ class NumberFormat {
     if (greatest == 0) return;
     const int top = static_cast<int>(std::floor(std::log10(greatest)));
     const int bottom = static_cast<int>(std::floor(std::log10(least)));
-    scientific_ = top >= 7 || bottom < -5;
-    decimals_ = std::clamp(std::max(3 - top, 1 - bottom), 0, 6);
+    scientific_ = top >= 7 || bottom < -4;
+    decimals_ = std::clamp(3 - bottom, 0, 6);
   }
   std::string operator()(double value) const {
     if (!std::isfinite(value)) return fmt::format("{}", value);
     return scientific_ ? fmt::format("{:.3e}", value) : fmt::format("{:.{}f}", value, decimals_);
+  }
+  // A deviation may be much smaller than the values.
+  std::string deviation(double value) const {
+    const bool vanishes = value > 0 && value < 0.5 * std::pow(10, -decimals_);
+    return vanishes && !scientific_ ? fmt::format("{:.1e}", value) : (*this)(value);
   }
 
  private:
@@ -79,7 +86,7 @@ TextColumn metric_column(const Comparison& all, const std::vector<TableRow>& row
       cell.marked = value != nullptr && !all.runs[*row.run].status.finished();
     } else if (spread.n > 0) {
       cell.value = format(spread.mean);
-      if (spread.n > 1) cell.deviation = " ± " + format(spread.deviation);
+      if (spread.n > 1) cell.deviation = " ± " + format.deviation(spread.deviation);
       // The column `n` belongs to the metric by which the table is sorted.
       if (spread.n != row.of->spreads[0].n) cell.deviation += fmt::format(" (n = {})", spread.n);
       cell.marked = row.of->provisional;

@@ -19,23 +19,22 @@ namespace fs = std::filesystem;
 
 constexpr int kDeepest = 3;  // levels below a folder that is given
 
-bool is_workdir(const std::string& path) {
-  const Workdir workdir(path);
-  // The rows of `bvtrain eval`, with --output in a folder of their own.
-  if (file_exists(workdir.evaluated()) && !file_exists(workdir.run_json())) return false;
-  for (const std::string& file :
-       {workdir.config(), workdir.metrics(), workdir.run_json(), workdir.failed()}) {
+// Whether the folder holds the rows of `bvtrain eval`, with --output in a folder of their own.
+bool is_evaluation(const Workdir& workdir) {
+  return file_exists(workdir.evaluated()) && !file_exists(workdir.run_json());
+}
+
+// Whether a run has written to the folder. config.yaml proves nothing: people keep one beside the
+// workdirs of an experiment.
+bool has_run(const Workdir& workdir) {
+  for (const std::string& file : {workdir.metrics(), workdir.run_json(), workdir.failed()}) {
     if (file_exists(file)) return true;
   }
   return folder_exists(workdir.ckpt().path());
 }
 
-void collect(const std::string& folder, int levels, std::vector<std::string>& found) {
-  if (is_workdir(folder)) {
-    found.push_back(folder);
-    return;
-  }
-  if (levels == 0) return;
+// Returns the folders in a folder; none, and a warning, if it cannot be listed.
+std::vector<std::string> folders_in(const std::string& folder, std::vector<std::string>& warnings) {
   std::vector<std::string> below;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -43,8 +42,27 @@ void collect(const std::string& folder, int levels, std::vector<std::string>& fo
     if (it->is_directory(unreadable) && !it->path().filename().string().starts_with('.'))
       below.push_back(it->path().string());
   }
-  if (error) throw Error(Exit::usage, folder, "cannot list: " + error.message());
-  for (const std::string& path : below) collect(path, levels - 1, found);
+  if (!error) return below;
+  warnings.push_back(
+      fmt::format("{}: warning: cannot list: {}; left out", folder, error.message()));
+  return {};
+}
+
+void collect(const std::string& folder, int levels, std::vector<std::string>& found,
+             std::vector<std::string>& warnings) {
+  const Workdir workdir(folder);
+  const bool evaluation = is_evaluation(workdir);
+  if (!evaluation && has_run(workdir)) {
+    found.push_back(folder);
+    return;
+  }
+  const size_t before = found.size();
+  if (levels > 0) {
+    for (const std::string& path : folders_in(folder, warnings))
+      collect(path, levels - 1, found, warnings);
+  }
+  if (found.size() == before && !evaluation && file_exists(workdir.config()))
+    found.push_back(folder);
 }
 
 std::vector<std::string> matches(const std::string& pattern) {
@@ -81,8 +99,9 @@ std::vector<std::string> find_runs(const std::vector<std::string>& paths,
   std::map<std::string, std::string> runs;  // by canonical path
   for (const std::string& path : named) {
     std::vector<std::string> found;
-    if (folder_exists(path)) collect(without_slash(path), kDeepest, found);
-    if (found.empty()) {
+    const size_t before = warnings.size();
+    if (folder_exists(path)) collect(without_slash(path), kDeepest, found, warnings);
+    if (found.empty() && warnings.size() == before) {
       warnings.push_back(
           fmt::format("{}: warning: {}; left out", path,
                       folder_exists(path) ? "not a workdir, and it holds none" : "not a folder"));

@@ -101,6 +101,13 @@ void add_value(MetricSeries& series, MetricSeries::StepValue value, int64_t meas
   if (with_curves) add_point(series, value);
 }
 
+// Returns the name of a metric without the escapes of JSON; nullopt if they are damaged.
+std::optional<std::string> decoded(const std::string& raw) {
+  if (raw.find('\\') == std::string::npos) return raw;
+  const auto name = nlohmann::json::parse('"' + raw + '"', nullptr, /*allow_exceptions=*/false);
+  return name.is_string() ? std::optional(name.get<std::string>()) : std::nullopt;
+}
+
 // Assigns numbers to the metrics of a file. A name is looked up in its raw form, as in the file.
 class MetricNames {
  public:
@@ -135,7 +142,8 @@ class Scanner {
     ++scan_.rows;
     for (const auto& [index, value] : values_) {
       while (series_.size() <= index) {
-        measured_from_.push_back(last_step_before_change(changed_, names_.raw()[series_.size()]));
+        const std::string name = decoded(names_.raw()[series_.size()]).value_or("");
+        measured_from_.push_back(last_step_before_change(changed_, name));
         series_.emplace_back();
       }
       add_value(series_[index], {step, value}, measured_from_[index], with_curves_);
@@ -148,12 +156,9 @@ class Scanner {
   void note_cut(int64_t line) { scan_.cut_line = line; }
   MetricScan finish() {
     for (size_t i = 0; i < series_.size(); ++i) {
-      const std::string& raw = names_.raw()[i];
-      const bool plain = raw.find('\\') == std::string::npos;
-      const auto name =
-          plain ? nlohmann::json(raw) : nlohmann::json::parse('"' + raw + '"', nullptr, false);
-      if (name.is_string() && series_[i].count > 0)
-        scan_.series.emplace(name.get<std::string>(), std::move(series_[i]));
+      auto name = decoded(names_.raw()[i]);
+      if (name && series_[i].count > 0)
+        scan_.series.emplace(std::move(*name), std::move(series_[i]));
     }
     return std::move(scan_);
   }

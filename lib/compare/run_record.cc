@@ -1,6 +1,7 @@
 #include "lib/compare/run_record.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "lib/ckpt/workdir/earlier_run.h"
@@ -30,21 +31,33 @@ void warn_of_damage(const std::string& file, const MetricScan& metrics,
   }
 }
 
-// Adds what config.yaml does not contain: the key "--synthetic" if the data were generated, and a
-// key such as "lr until step 100" for each value that a restart replaced.
+bool holds(const std::vector<std::string>& texts, const std::string& text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
+}
+
+// Adds what config.yaml does not contain: the key "--synthetic" if the data were generated, what
+// `precision: auto` meant, and a key such as "lr until step 100" for each value that a restart
+// replaced, unless the change did not affect the training.
 void add_history(const nlohmann::json& run_json, FlatConfig& config) {
-  const auto arguments = run_json.value("argv", std::vector<std::string>());
-  if (std::find(arguments.begin(), arguments.end(), "--synthetic") != arguments.end())
-    config["--synthetic"] = "true";
-  for (const auto& restart : run_json.value("config_changes", nlohmann::json::array())) {
+  using nlohmann::json;
+  // Older versions did not record it.
+  const bool flag = holds(run_json.value("argv", std::vector<std::string>()), "--synthetic");
+  if (run_json.value("synthetic", json(flag)) == true) config["--synthetic"] = "true";
+  const auto choice = config.find("precision");
+  const json used = run_json.value("precision", json());
+  if (choice != config.end() && choice->second == "\"auto\"" && used.is_string())
+    choice->second = used.dump();
+  for (const auto& restart : run_json.value("config_changes", json::array())) {
+    const auto harmless = restart.value("harmless", std::vector<std::string>());
     for (const auto& change : restart.at("changes")) {
       const auto text = change.get<std::string>();  // "lr: 0.1 -> 0.2"
+      if (holds(harmless, text)) continue;
       const size_t colon = text.find(": "), arrow = text.rfind(" -> ");
       if (colon == std::string::npos || arrow == std::string::npos || arrow < colon) continue;
       const std::string key =
           fmt::format("{} until step {}", text.substr(0, colon), restart.at("step").get<int64_t>());
       const std::string before = text.substr(colon + 2, arrow - colon - 2);
-      config[key] = nlohmann::json::accept(before) ? before : nlohmann::json(before).dump();
+      config[key] = json::accept(before) ? before : json(before).dump();
     }
   }
 }
@@ -73,7 +86,9 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
     const nlohmann::json run_json = peek_run_json(workdir.run_json());
     add_history(run_json, run.config);
     const auto changes = run_json.value("config_changes", nlohmann::json::array());
-    run.metrics = scan_metrics(workdir.metrics(), with_curves, changed_metrics(changes, config));
+    const auto owners = run_json.value(kMetricOwnersKey, std::map<std::string, std::string>());
+    run.metrics =
+        scan_metrics(workdir.metrics(), with_curves, changed_metrics(changes, config, owners));
     run.status = read_status(workdir, config, run.metrics);
     warn_of_damage(workdir.metrics(), run.metrics, warnings);
     return run;

@@ -15,7 +15,7 @@ struct RunRecord {
   std::string workdir;  // as it was given or found
   std::string name;     // the workdir without the folders that all workdirs begin with
   FlatConfig config;    // without the seed and the fold's number, with what a restart replaced
-                        // ("lr until step 100")
+                        // ("lr until step 100") and with the precision that `auto` chose
   std::string seed;     // as JSON; "" if the config has none
   std::string fold;     // of cross-validation: "2/5"; "" if there is none
   RunStatus status;

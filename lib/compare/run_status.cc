@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "lib/config/duration.h"
 #include "lib/util/file.h"
@@ -76,6 +78,22 @@ std::optional<int> ended_with(const Workdir& workdir) {
   return known ? std::optional(result.at("exit_code").get<int>()) : std::nullopt;
 }
 
+// Returns when the file was written; the earliest time if there is none.
+std::filesystem::file_time_type time_written(const std::string& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  return error ? std::filesystem::file_time_type::min() : time;
+}
+
+// Returns the code in FAILED, which cron.sh, sweep.sh and slurm.sbatch write when a start has
+// ended; nullopt if there is none, or if a later start has written run.json or result.json.
+std::optional<int> noted_failure(const Workdir& workdir) {
+  const auto noted = time_written(workdir.failed());
+  const bool later =
+      noted < time_written(workdir.run_json()) || noted < time_written(workdir.result());
+  return later ? std::nullopt : number_in(workdir.failed());
+}
+
 // Returns whether a run exits with this code after a signal or a time limit.
 bool is_stop(int code) {
   switch (static_cast<Exit>(code)) {
@@ -97,8 +115,9 @@ std::string last_config_hash(const Workdir& workdir) {
 }
 
 int failure_code(const Workdir& workdir) {
-  std::optional<int> code = ended_with(workdir);
-  if (!code) code = number_in(workdir.failed());  // written by cron.sh, sweep.sh and slurm.sbatch
+  // A start that dies early writes no result.json and leaves the earlier one.
+  std::optional<int> code = noted_failure(workdir);
+  if (!code) code = ended_with(workdir);
   return !code || *code == static_cast<int>(Exit::ok) || is_stop(*code) ? 0 : *code;
 }
 

@@ -112,7 +112,7 @@ void Chrono::advance(int64_t step, double now) {
       state_.accum_program_time += now - program_start_;
       paused_ = 0;
     }
-    log::write_detail(note_);
+    if (setup_.logged) log::write_detail(note_);
     return;
   }
   add_time(now);
@@ -166,7 +166,7 @@ void Chrono::write_note(double now) {
                        duration_text(state_.accum_program_time),
                        duration_text(state_.accum_pause_time), duration_text(eta),
                        duration_text(seconds_per_step * static_cast<double>(setup_.total_steps)));
-  log::write_detail(note_);
+  if (setup_.logged) log::write_detail(note_);
 }
 
 void Chrono::measure_memory() {
@@ -199,7 +199,7 @@ void Chrono::time(const std::string& name, const std::function<void()>& timed) {
   timed();
   const double seconds = now_() - start;
   measure_(name, seconds);
-  log::write_detail(fmt::format("TIMING[{}]: {}", name, seconds));
+  if (setup_.logged) log::write_detail(fmt::format("TIMING[{}]: {}", name, seconds));
 }
 
 void to_json(nlohmann::json& json, const Chrono::State& state) {

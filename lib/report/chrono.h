@@ -35,7 +35,8 @@ class Chrono {
     double peak_flops = 0;  // of a device, per second
     // For `memory_gb/sec`: the bytes that a device reads and writes in a step; 0: not known.
     std::function<double()> step_bytes;
-    State state;  // from the checkpoint that the run continues
+    State state;         // from the checkpoint that the run continues
+    bool logged = true;  // whether notes and timings go to the log file of this process
   };
 
   // `now` returns monotonic seconds; tests pass their own clock. `start` is when the program

@@ -41,37 +41,49 @@ std::string without_digits(const std::string& word) {
   return word.substr(first, word.find_last_not_of("0123456789") + 1 - first);
 }
 
-bool any_of(const std::vector<std::string>& words, Words known) {
-  const auto is_known = [&](const std::string& word) {
-    return std::find(known.begin(), known.end(), word) != known.end();
+enum class MetricKind { unknown, neither, down, accuracy, other_up };
+
+MetricKind kind_of_word(const std::string& word) {
+  const std::string bare = without_digits(word);
+  const auto is_one_of = [&](Words known) {
+    return std::any_of(known.begin(), known.end(),
+                       [&](std::string_view each) { return each == word || each == bare; });
   };
-  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return is_known(word) || is_known(without_digits(word));
-  });
+  if (is_one_of(kNeither)) return MetricKind::neither;
+  if (is_one_of(kDown) || word.ends_with("loss") || word.ends_with("error"))
+    return MetricKind::down;
+  if (is_one_of(kAccuracies)) return MetricKind::accuracy;
+  return is_one_of(kOthersUp) ? MetricKind::other_up : MetricKind::unknown;
 }
 
-bool is_down(const std::vector<std::string>& words) {
-  return any_of(words, kDown) ||
-         std::any_of(words.begin(), words.end(), [](const std::string& word) {
-           return word.ends_with("loss") || word.ends_with("error");
-         });
+// Returns the kind of the last word that has one: "top1_error" is an error.
+MetricKind kind_of(std::string_view name) {
+  MetricKind kind = MetricKind::unknown;
+  for (const std::string& word : words_of(name)) {
+    if (const MetricKind known = kind_of_word(word); known != MetricKind::unknown) kind = known;
+  }
+  return kind;
 }
 
 }  // namespace
 
 Direction metric_direction(std::string_view name) {
-  const std::vector<std::string> words = words_of(name);
-  if (any_of(words, kNeither)) return Direction::none;
-  if (is_down(words)) return Direction::down;  // also "top1_error"
-  return any_of(words, kAccuracies) || any_of(words, kOthersUp) ? Direction::up : Direction::none;
+  const MetricKind kind = kind_of(name);
+  if (kind == MetricKind::down) return Direction::down;
+  return kind == MetricKind::accuracy || kind == MetricKind::other_up ? Direction::up
+                                                                      : Direction::none;
 }
 
 bool is_better(double a, double b, bool higher_is_better) {
   return higher_is_better ? a > b : a < b;
 }
 
-bool is_accuracy(std::string_view name) {
-  return metric_direction(name) == Direction::up && any_of(words_of(name), kAccuracies);
+bool is_accuracy(std::string_view name) { return kind_of(name) == MetricKind::accuracy; }
+
+bool is_of_class(std::string_view name) {
+  const std::string_view metric = name.substr(name.rfind('/') + 1);
+  return metric.find('@') != std::string_view::npos &&
+         metric.find("prec@") == std::string_view::npos;
 }
 
 }  // namespace bv

@@ -1,16 +1,19 @@
 #include "lib/report/metric_file.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/regular_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -43,6 +46,27 @@ std::optional<StepRow> read_row(std::string_view line) {
     result.row.emplace_back(name, *number);
   }
   return result;
+}
+
+// Calls `each` for every line of a file, with its line feed and its number, from 1. Ignores an
+// incomplete last line, which a killed run leaves. Shows the progress in a large file.
+void for_each_line(const std::string& file, std::string_view content,
+                   const std::function<void(std::string_view line, int64_t number)>& each) {
+  constexpr size_t kLarge = size_t{64} << 20;  // takes a few seconds
+  constexpr int64_t kLines = 1000;             // between two displays
+  const bool large = content.size() >= kLarge;
+  const std::string size = human_bytes(static_cast<double>(content.size()));
+  int64_t number = 0;
+  size_t begin = 0;
+  for (size_t end = 0; (end = content.find('\n', begin)) != std::string_view::npos;) {
+    each(content.substr(begin, end + 1 - begin), ++number);
+    begin = end + 1;
+    if (large && number % kLines == 0) {
+      log::progress(
+          fmt::format("{}: {} of {} read", file, human_bytes(static_cast<double>(begin)), size));
+    }
+  }
+  if (large) log::clear_progress();
 }
 
 // A line with a row, and the step of the row. The row itself is not kept: a long run has many.
@@ -82,16 +106,11 @@ struct FoundRows {
 };
 
 // Finds the rows up to `last_step`. Ignores rows of later steps, except that such a row counts as
-// damaged if a row up to `last_step` follows it. Ignores an incomplete last line, which a killed
-// run leaves.
-FoundRows find_rows(std::string_view content, int64_t last_step) {
+// damaged if a row up to `last_step` follows it.
+FoundRows find_rows(const std::string& file, std::string_view content, int64_t last_step) {
   FoundRows found;
   std::vector<int64_t> later;  // lines with a row after last_step
-  int64_t number = 0;
-  for (size_t end = 0; (end = content.find('\n')) != std::string_view::npos;) {
-    const std::string_view line = content.substr(0, end + 1);
-    content.remove_prefix(end + 1);
-    ++number;
+  for_each_line(file, content, [&](std::string_view line, int64_t number) {
     const std::optional<StepRow> row = read_row(line);
     if (!row) {
       found.damaged.push_back(number);
@@ -104,7 +123,7 @@ FoundRows find_rows(std::string_view content, int64_t last_step) {
       found.rows.push_back({row->step, number, line});
       if (found.ascending) found.history.add(row->step, row->row);
     }
-  }
+  });
   std::sort(found.damaged.begin(), found.damaged.end());
   return found;
 }
@@ -122,6 +141,18 @@ void put_in_order(FoundRows& found) {
   std::sort(found.damaged.begin(), found.damaged.end());
   found.history = {};
   for (const RowLine& row : found.rows) found.history.add(row.step, read_row(row.text)->row);
+}
+
+// Returns the text of the rows. It is the beginning of `content` unless there are damaged lines;
+// then it is put together in `joined`. So a long file is not copied.
+std::string_view text_of(const FoundRows& found, std::string_view content, std::string& joined) {
+  if (found.rows.empty()) return {};
+  if (found.damaged.empty()) {
+    const std::string_view last = found.rows.back().text;
+    return content.substr(0, static_cast<size_t>(last.data() - content.data()) + last.size());
+  }
+  for (const RowLine& row : found.rows) joined += row.text;
+  return joined;
 }
 
 }  // namespace
@@ -143,14 +174,12 @@ RestoredRows restore_rows(const std::string& file, int64_t last_step) {
     throw Error(Exit::storage, error.where(), error.message());
   }
   if (!content) return {};
-  FoundRows found = find_rows(*content, last_step);
+  FoundRows found = find_rows(file, *content, last_step);
   if (!found.ascending) put_in_order(found);
   RestoredRows restored{{}, std::move(found.history)};
-  std::string kept;
-  for (const RowLine& row : found.rows) {
-    restored.steps.push_back(row.step);
-    kept += row.text;
-  }
+  for (const RowLine& row : found.rows) restored.steps.push_back(row.step);
+  std::string joined;
+  const std::string_view kept = text_of(found, *content, joined);
   if (kept.size() == content->size()) return restored;
   if (!found.damaged.empty() && last_step >= 0) {
     const std::string aside = put_aside(file, *content);
@@ -169,26 +198,33 @@ RestoredRows restore_rows(const std::string& file, int64_t last_step) {
 void for_each_row(const std::string& file,
                   const std::function<void(int64_t step, const Row&)>& each) {
   const std::string content = read_file_if_any(file).value_or("");
-  std::string_view rest = content;
-  for (size_t end = 0; (end = rest.find('\n')) != std::string_view::npos;) {
-    if (const auto row = read_row(rest.substr(0, end))) each(row->step, row->row);
-    rest.remove_prefix(end + 1);
-  }
+  for_each_line(file, content, [&](std::string_view line, int64_t /*number*/) {
+    if (const auto row = read_row(line)) each(row->step, row->row);
+  });
 }
 
 std::optional<int64_t> last_row_step(const std::string& file) {
-  const std::optional<std::string> content = read_file_if_any(file);
-  if (!content) return std::nullopt;
-  std::string_view rest = *content;
-  rest = rest.substr(0, rest.rfind('\n') + 1);  // without an incomplete last line
-  while (!rest.empty()) {
-    const size_t begin =
-        rest.size() < 2 ? std::string_view::npos : rest.rfind('\n', rest.size() - 2);
-    const size_t start = begin == std::string_view::npos ? 0 : begin + 1;
-    if (const auto row = read_row(rest.substr(start))) return row->step;
-    rest = rest.substr(0, start);
+  constexpr size_t kFirstRead = size_t{64} << 10;
+  if (!file_exists(file) && errno == ENOENT) return std::nullopt;
+  const RegularFile opened(file);
+  // Reads the end of the file, and more of it until there is a whole row.
+  for (size_t bytes = std::min(kFirstRead, opened.size());;
+       bytes = std::min(4 * bytes, opened.size())) {
+    const size_t begin = opened.size() - bytes;
+    std::string text(bytes, '\0');
+    text.resize(opened.read(text.data(), bytes, begin));
+    std::string_view rest = text;
+    rest = rest.substr(0, rest.rfind('\n') + 1);  // without an incomplete last line
+    while (!rest.empty()) {
+      const size_t before =
+          rest.size() < 2 ? std::string_view::npos : rest.rfind('\n', rest.size() - 2);
+      if (before == std::string_view::npos && begin > 0) break;  // the line may begin earlier
+      const size_t start = before == std::string_view::npos ? 0 : before + 1;
+      if (const auto row = read_row(rest.substr(start))) return row->step;
+      rest = rest.substr(0, start);
+    }
+    if (begin == 0) return std::nullopt;
   }
-  return std::nullopt;
 }
 
 }  // namespace bv

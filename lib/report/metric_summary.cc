@@ -70,11 +70,8 @@ std::string choose_main_metric(const std::vector<std::string>& names) {
   const auto rank = [](const std::string& name) {
     const int kind = is_accuracy(name) ? 0 : metric_direction(name) == Direction::up ? 1 : 2;
     const std::string_view evaluator = std::string_view(name).substr(0, name.rfind('/'));
-    const std::string_view metric = std::string_view(name).substr(name.rfind('/') + 1);
-    // "prec@1" covers all classes, "recall@cat" does not.
-    const bool of_class = metric.find('@') != std::string_view::npos &&
-                          metric.find("prec@") == std::string_view::npos;
-    return std::tuple(kind, of_class, evaluator.find("val") == std::string_view::npos, name);
+    return std::tuple(kind, is_of_class(name), evaluator.find("val") == std::string_view::npos,
+                      name);
   };
   std::string main;
   for (const std::string& name : names) {

@@ -14,7 +14,8 @@
 namespace bv {
 
 // The metric prefixes of evaluators, each with the step of the last restart that changed or added
-// the evaluator; -1 if none did. Values up to that step cannot be compared with later ones.
+// the evaluator; -1 if none did. Values up to that step cannot be compared with later ones. If
+// several evaluators have the same prefix, also whole names of their metrics.
 using MeasuredAnew = std::map<std::string, int64_t>;
 
 // Returns that step for a metric; -1 if no restart changed what it measures. If its name begins

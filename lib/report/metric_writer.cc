@@ -313,7 +313,7 @@ class MetricWriter::Impl {
   std::thread thread_;
 };
 
-MetricWriter::MetricWriter(Options options) {
+MetricWriter::MetricWriter(Options options) : logged_(options.logged) {
   if (options.metrics_file.empty()) return;
   impl_ = std::make_shared<Impl>(std::move(options));
   last_step_ = impl_->last_step();
@@ -337,7 +337,7 @@ void MetricWriter::begin_row(int64_t step) {
 
 void MetricWriter::measure(std::string_view name, double value) {
   check(in_row_, "{} was measured outside a metric row", name);
-  log::write_detail(fmt::format("[{}] {} = {}", step_, name, value));
+  if (logged_) log::write_detail(fmt::format("[{}] {} = {}", step_, name, value));
   const auto [found, is_new] = places_.try_emplace(std::string(name), row_.size());
   if (is_new)
     row_.emplace_back(name, value);

@@ -53,6 +53,8 @@ class MetricWriter {
     // Rows after this step, which a killed run has left, are dropped when the file is opened. 0
     // drops all rows: the run starts from the beginning and writes its own row for step 0.
     int64_t first_step = 0;
+    // Whether measure() adds to the log file of this process. Ranks measure nearly the same.
+    bool logged = true;
     MeasuredAnew measured_anew;  // metrics whose best values come from rows after a change
   };
   // Opens the files. Drops from metrics_file the rows after first_step, an incomplete last line and
@@ -62,8 +64,8 @@ class MetricWriter {
   ~MetricWriter();  // closes; errors are logged
 
   void begin_row(int64_t step);  // discards a row that was not ended
-  // Adds a value to the current row and to the log file. A second value of the same name replaces
-  // the first one, in its place.
+  // Adds a value to the current row and, with Options::logged, to the log file. A second value of
+  // the same name replaces the first one, in its place.
   void measure(std::string_view name, double value);
   const Row& row() const { return row_; }  // what the current row holds so far
   // Returns the last and best values in all rows that were ended, those of metrics_file included.
@@ -106,7 +108,7 @@ class MetricWriter {
   Row row_;
   std::unordered_map<std::string, size_t> places_;  // by name: the index in row_
   MetricSummary summary_;
-  bool in_row_ = false, report_due_ = false;
+  bool logged_, in_row_ = false, report_due_ = false;
 };
 
 }  // namespace bv

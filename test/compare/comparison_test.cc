@@ -240,6 +240,25 @@ TEST_CASE(
   CHECK(all.groups.back().spreads[0].mean == Approx(0.8));
 }
 
+TEST_CASE("small values keep their digits beside a run that exploded") {
+  const auto text = [](const std::vector<double>& values) {
+    const Workdirs runs;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool last = i + 1 == values.size();
+      runs.run(fmt::format("r{}", i), fmt::format("seed: {}\nlr: {}\n", i, last), {0.5});
+      runs.dir.write(fmt::format("r{}/metrics.jsonl", i),
+                     fmt::format("{{\"step\": 40, \"val/loss\": {}}}\n", values[i]));
+    }
+    return comparison_text(runs.compared({.sort = "val/loss"}), 200);
+  };
+  const std::string exploded = text({0.01961, 0.02041, 812345.5});
+  CHECK(contains(exploded, "0.02001 ± 0.00057"));
+  CHECK(contains(exploded, "812345.50000 "));
+  CHECK(contains(text({0.5, 0.50003, 0.9}), "0.5000 ± 2.1e-05"));
+  CHECK(contains(text({0.5, 0.5, 0.9}), "0.5000 ± 0.0000"));
+  CHECK(contains(text({1.96e-5, 2.04e-5, 0.5}), "2.000e-05 ± 5.657e-07"));
+}
+
 TEST_CASE("the same seed twice in a group is told") {
   const Workdirs runs;
   runs.run("a", "seed: 0\n", {0.5});
@@ -345,6 +364,19 @@ TEST_CASE("the mean curve of a group is that of its finished runs") {
   CHECK(std::count(points.begin(), points.end(), 4) == 6);
   CHECK(count(page, ">#1</text>") == 2);  // the legend of the third chart names no mean
   CHECK(contains(page, "the mean of its finished runs"));
+}
+
+TEST_CASE("the mean curve of runs that measured at different steps goes through all of them") {
+  const Workdirs runs;
+  const auto row = [](int step, double loss) {
+    return fmt::format("{{\"step\": {}, \"training_loss\": {}}}\n", step, loss);
+  };
+  runs.run("a", "seed: 0\n", {0.1});
+  runs.run("b", "seed: 1\n", {0.1});
+  runs.dir.write("a/metrics.jsonl", row(0, 4) + row(10, 2) + row(25, 2) + row(40, 1));
+  runs.dir.write("b/metrics.jsonl", row(0, 4) + row(15, 3) + row(40, 1));
+  const std::vector<size_t> points = path_points(comparison_page(runs.compared()));
+  CHECK(std::count(points.begin(), points.end(), 5) == 1);  // at the steps 0, 10, 15, 25 and 40
 }
 
 TEST_CASE("the page holds a chart of each metric, the table, and nothing from elsewhere") {

@@ -1,6 +1,10 @@
 // Reading workdirs: large and damaged files, and paths that are not workdirs.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 
@@ -121,6 +125,63 @@ TEST_CASE("each kind of damage gets one line") {
         at + "/d: warning: the run has no config.yaml, so it cannot be compared; left out");
 }
 
+TEST_CASE("the newest of run.json, result.json and FAILED tells how a run ended") {
+  const Workdirs runs;
+  runs.run("a", "lr: 1\n", {0.5}, /*finished=*/false);
+  const auto now = std::filesystem::file_time_type::clock::now();
+  const auto write_at = [&](int seconds, const std::string& name, const std::string& text) {
+    std::filesystem::last_write_time(runs.dir.write("a/" + name, text),
+                                     now + std::chrono::seconds(seconds));
+  };
+  const auto status = [&] { return runs.compared().runs[0].status.text(); };
+  write_at(1, "run.json", "{}");
+  write_at(2, "result.json", R"({"exit_code": 143})");
+  write_at(3, "FAILED", "134\n");  // the next start died early
+  CHECK(status() == "failed with code 134 at step 10 of 40");
+  write_at(4, "run.json", "{}");  // a start after that one
+  std::filesystem::remove(runs.dir / "a/result.json");
+  CHECK(status() == "unfinished at step 10 of 40");
+  write_at(5, "result.json", R"({"exit_code": 6})");
+  CHECK(status() == "failed with code 6 at step 10 of 40");
+}
+
+TEST_CASE("a restart with a harmless change leaves a run in its group") {
+  const Workdirs runs;
+  for (const int seed : {0, 1, 2})
+    runs.run(fmt::format("s{}", seed), fmt::format("seed: {}\nlr: 0.1\n", seed), {0.9, 0.8});
+  runs.dir.write("s0/run.json", R"({"config_changes": [{"step": 14, "changes":
+      ["max_checkpoints_to_keep: 2 -> 3"], "harmless": ["max_checkpoints_to_keep: 2 -> 3"]}]})");
+  runs.dir.write("s1/run.json", R"({"config_changes": [{"step": 16, "harmless": ["fname: a -> b"],
+      "changes": ["fname: a -> b"]}]})");
+  CHECK(runs.compared().groups.size() == 1);
+  runs.dir.write("s2/run.json", R"({"config_changes": [{"step": 10, "harmless": ["fname: a -> b"],
+      "changes": ["fname: a -> b", "lr: 0.3 -> 0.1"]}]})");
+  CHECK(runs.compared().keys == Lines{"lr until step 10"});
+}
+
+TEST_CASE("run.json tells whether the data were generated and what `precision: auto` was") {
+  const Workdirs runs;
+  for (const char* name : {"a", "b", "c", "d"})
+    runs.run(name, fmt::format("seed: {}\nprecision: auto\n", static_cast<int>(name[0])), {0.5});
+  const auto write_run_json = [&](const std::string& name, const std::string& precision,
+                                  bool synthetic) {
+    runs.dir.write(name + "/run.json",
+                   fmt::format(R"({{"precision": "{}", "synthetic": {}, "argv": ["bvtrain"]}})",
+                               precision, synthetic));
+  };
+  write_run_json("a", "bf16", false);
+  write_run_json("b", "bf16", false);
+  write_run_json("c", "float32", false);
+  write_run_json("d", "bf16", true);
+  const Comparison all = runs.compared();
+  CHECK(all.keys == Lines{"--synthetic", "precision"});
+  CHECK(all.groups.size() == 3);
+  CHECK(all.runs[2].config.at("precision") == "\"float32\"");
+  write_run_json("c", "bf16", false);
+  write_run_json("d", "bf16", false);
+  CHECK(runs.compared().groups.size() == 1);
+}
+
 TEST_CASE("paths of runs: workdirs, folders that hold some, and globs") {
   const TempFolder dir;
   for (const char* run : {"s/a", "s/b", "s/deep/er/c", "t[1]"})
@@ -149,6 +210,44 @@ TEST_CASE("paths of runs: workdirs, folders that hold some, and globs") {
   CHECK(error_of([&] { found({"u*"}); }) == dir / "u*: error: matches no folder");
   CHECK(short_names({"one"}) == Lines{"one"});
   CHECK(short_names({"x/one", "x/one/two"}) == Lines{"one", "one/two"});
+}
+
+TEST_CASE("a config beside the runs of an experiment does not hide them") {
+  const TempFolder dir;
+  dir.write("exp/config.yaml", "");
+  dir.write("exp/seed0/run.json", "{}");
+  dir.write("exp/seed1/config.yaml", "");  // the run has just begun
+  dir.make("exp/seed1/log");
+  Lines warnings;
+  CHECK(short_names(find_runs({dir / "exp"}, warnings)) == Lines{"seed0", "seed1"});
+  CHECK(find_runs({dir / "exp/seed1"}, warnings).size() == 1);
+  CHECK(warnings.empty());
+}
+
+TEST_CASE("a folder that cannot be listed gets a warning") {
+  const TempFolder dir;
+  dir.write("s/a/config.yaml", "");
+  dir.make("s/lost+found");
+  for (const std::string& open : {dir.path(), dir / "s", dir / "s/a"}) ::chmod(open.c_str(), 0755);
+  ::chmod((dir / "s/lost+found").c_str(), 0);
+  const auto other_user = [](bool is) { return ::seteuid(is ? 65534 : 0) == 0; };
+  const bool root = ::geteuid() == 0;  // who can list every folder
+  if (root && !other_user(true)) return;
+  Lines runs, warnings;
+  const std::string fault = error_of([&] { runs = find_runs({dir / "s"}, warnings); });
+  if (root) REQUIRE(other_user(false));
+  ::chmod((dir / "s/lost+found").c_str(), 0700);
+  CHECK(fault.empty());
+  CHECK(runs == Lines{dir / "s/a"});
+  CHECK(warnings == Lines{dir / "s/lost+found: warning: cannot list: Permission denied; left out"});
+}
+
+TEST_CASE("a scan ignores extremes from before a change, whatever the prefix of the metric") {
+  const TempFolder dir;
+  const std::string file =
+      dir.write("m.jsonl", row_text(10, {{"a\"b\\/loss", 1}}) + row_text(20, {{"a\"b\\/loss", 3}}));
+  const MetricScan all = scan_metrics(file, /*with_curves=*/false, {{"a\"b\\/", 10}});
+  CHECK(all.series.at("a\"b\\/loss").min == MetricSeries::StepValue(20, 3));
 }
 
 TEST_CASE("a scan of metrics takes a fraction of the time of reading them as JSON") {

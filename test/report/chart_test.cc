@@ -61,6 +61,28 @@ TEST_CASE("charts: the best value is marked, also if thinning would drop its poi
   CHECK(bv::chart_svg(charts[1]).find("best") == std::string::npos);
 }
 
+TEST_CASE("charts: the main metric comes first, metrics of a single class last") {
+  History history;
+  for (int64_t step = 1; step <= 2; ++step) {
+    history.add(step, {{"training_loss", 1},
+                       {"test/ap@0", 0.5},
+                       {"test/auroc", 0.5},
+                       {"test/confidence", 0.5},
+                       {"test/f1@0", 0.5},
+                       {"test/loss", 1},
+                       {"test/prec@1", 0.5},
+                       {"test/prec@5", 0.5},
+                       {"val/prec@1", 0.5}});
+  }
+  std::vector<std::string> names;
+  for (const bv::EvalMetric& metric : bv::eval_metrics(history)) names.push_back(metric.name);
+  CHECK(names == std::vector<std::string>{"val/prec@1", "test/prec@1", "test/auroc", "test/prec@5",
+                                          "test/loss", "test/confidence", "test/ap@0",
+                                          "test/f1@0"});
+  CHECK(bv::metric_charts(history).size() == 7);
+  CHECK(bv::render_learning_curve(history).find(">prec@1</text>") != std::string::npos);
+}
+
 TEST_CASE("charts: accuracies show their errors on a logarithmic axis, whatever the values") {
   for (const std::vector<double>& values : std::vector<std::vector<double>>{
            {0.1, 0.2}, {0.9, 0.99, 0.999}, {0.5}, {1}, {1, 1, 0.5}, {0, 0.25}, {0.99}}) {

@@ -61,6 +61,13 @@ TEST_CASE("report: errors over the right values, at most 400 dots for a target")
   CHECK(many.size() < 700'000);
 }
 
+TEST_CASE("report: right values between two whole numbers have ticks") {
+  EvalDetails details;
+  details.residuals.push_back({"", {{0.2, 1}, {0.5, 2}, {0.8, 3}}});
+  const std::string page = render_details(details);
+  for (const char* tick : {">0.4</text>", ">0.6</text>"}) CHECK(count_of(page, tick) == 1);
+}
+
 TEST_CASE("report: details without classes, curves and residuals show none") {
   const std::string page = render_details(EvalDetails());
   CHECK(page.find("<svg") == std::string::npos);

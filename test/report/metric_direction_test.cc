@@ -5,6 +5,7 @@
 
 using bv::Direction;
 using bv::is_accuracy;
+using bv::is_of_class;
 using bv::metric_direction;
 
 TEST_CASE("accuracies are better if they are higher") {
@@ -16,10 +17,17 @@ TEST_CASE("accuracies are better if they are higher") {
     CHECK(metric_direction(name) == Direction::up);
     CHECK(is_accuracy(name));
   }
+  // A user's prefix may end without a '/'.
+  for (const char* name : {"mae_prec@1", "xent_prec@1", "err_acc", "focal_loss_prec@5", "lr_top1",
+                           "error_recall@5", "map_prec@1"}) {
+    CAPTURE(name);
+    CHECK(metric_direction(name) == Direction::up);
+    CHECK(is_accuracy(name));
+  }
   // What follows an @ may be the name of a class.
   for (const char* name :
        {"val/f1@bone_loss", "val/f1@time-scale", "seg/miou", "f1", "val/auroc", "psnr", "val/r2",
-        "val/r2@0", "val/f1@cat", "val/ap_weighted", "val/auroc_macro"}) {
+        "val/r2@0", "val/f1@cat", "val/ap_weighted", "val/auroc_macro", "acc_auroc"}) {
     CAPTURE(name);
     CHECK(metric_direction(name) == Direction::up);
     CHECK_FALSE(is_accuracy(name));
@@ -27,12 +35,19 @@ TEST_CASE("accuracies are better if they are higher") {
 }
 
 TEST_CASE("losses and errors are better if they are lower") {
-  for (const char* name : {"training_loss", "test/loss", "test/auxloss", "val/ece", "val/mce",
-                           "nll", "top1_error", "error_recall@5", "rmse", "ppl", "val/xent"}) {
+  for (const char* name :
+       {"training_loss", "test/loss", "test/auxloss", "val/ece", "val/mce", "nll", "top1_error",
+        "acc_loss", "scale_loss", "rmse", "ppl", "val/xent"}) {
     CAPTURE(name);
     CHECK(metric_direction(name) == Direction::down);
     CHECK_FALSE(is_accuracy(name));
   }
+}
+
+TEST_CASE("a metric of a single class has the class after an @") {
+  for (const char* name : {"val/recall@cat", "f1@0", "a/ap@bone_loss"}) CHECK(is_of_class(name));
+  for (const char* name : {"val/prec@1", "val_prec@5", "knn/prec@1_k=20", "val@8/acc", "loss"})
+    CHECK_FALSE(is_of_class(name));
 }
 
 TEST_CASE("other metrics have no better side") {

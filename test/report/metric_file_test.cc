@@ -3,7 +3,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 
 #include "lib/util/error.h"
 #include "lib/util/file.h"
@@ -92,6 +94,19 @@ TEST_CASE("the last whole row of a file") {
   CHECK(last("{\"step\": 3}\n") == 3);
   CHECK(last("{\"step\": 3}\n{\"step\": 14, \"a\": 1}\n{\"step\": 20") == 14);
   CHECK(last("{\"step\": 3}\n\nx\n") == 3);
+  const std::string long_line(100000, 'x');  // more than is read at first
+  CHECK(last("{\"step\": 3}\n" + long_line + "\n" + long_line) == 3);
+  CHECK(last("{\"step\": 3}\n{\"" + long_line + "\": 1, \"step\": 7}\n") == 7);
+  CHECK(last(long_line + "\n") == std::nullopt);
+}
+
+TEST_CASE("the last row of a file is found without reading the whole file") {
+  const TempFolder scratch;
+  const std::string file = scratch / "metrics.jsonl";
+  bv::test::write(file, "{\"step\": 3}\n");
+  std::filesystem::resize_file(file, uintmax_t{1} << 40);  // a hole, which takes no space
+  std::ofstream(file, std::ios::app) << "\n{\"step\": 14}\n{\"step\": 20";
+  CHECK(bv::last_row_step(file) == 14);
 }
 
 TEST_CASE("restored rows come back with their exact values") {

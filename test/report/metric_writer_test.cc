@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 #include "test/report/metric_writer_support.h"
@@ -51,6 +52,24 @@ TEST_CASE("the summary of a restarted run has the rows that it keeps, and its ne
   CHECK(loss(writer).last.value == 0.75);
   add_row(writer, 3, 0.375);
   CHECK(loss(writer).best->step == 3);
+}
+
+TEST_CASE("only a writer that is told to log adds its measurements to the log file") {
+  const TempFolder scratch;
+  bv::log::open_file(scratch / "log.txt");
+  for (const bool logged : {true, false}) {
+    MetricWriter::Options options;
+    options.logged = logged;
+    MetricWriter writer(options);
+    writer.begin_row(3);
+    writer.measure(logged ? "loss" : "loss of another rank", 0.5);
+    writer.end_row();
+  }
+  bv::log::flush();
+  const std::string text = read_file(scratch / "log.txt");
+  bv::log::close_file();
+  CHECK(text.find("[3] loss = 0.5\n") != std::string::npos);
+  CHECK(text.find("another rank") == std::string::npos);
 }
 
 TEST_CASE("what a restart made measure something else has no best value from before") {

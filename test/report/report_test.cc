@@ -114,6 +114,27 @@ TEST_CASE("report: cards, one chart per metric suffix, nothing from elsewhere") 
   }
 }
 
+TEST_CASE("report: metrics of many classes leave room for the main metric and the training") {
+  History history;
+  for (int64_t step = 1; step <= 3; ++step) {
+    bv::Row row{{"test/prec@1", 0.5},  {"training_loss", 1}, {"global_schedule", 0.5},
+                {"img/sec/core", 100}, {"l2_grads", 1},      {"test/loss", 1}};
+    for (int c = 0; c < 300; ++c) {
+      for (const char* stem : {"test/f1@", "test/ap@"})
+        row.emplace_back(stem + std::to_string(c), 0.5);
+    }
+    history.add(step, row);
+  }
+  const std::string page = page_of(history);
+  CHECK(page.find("more charts would make this page too large") != std::string::npos);
+  for (const std::string part : {"<div class=\"label\">test/prec@1</div>", "<th>test/prec@1</th>",
+                                 ">prec@1</text>", ">Learning rate (multiplier of lr)</text>",
+                                 ">Gradient norm</text>", ">Images per second per device</text>"}) {
+    CAPTURE(part);
+    CHECK(page.find(part) != std::string::npos);
+  }
+}
+
 TEST_CASE("report: the wall time includes earlier starts, however long this one takes") {
   History history;
   history.add(10, {{"uptime", 20}});

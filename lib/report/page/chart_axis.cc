@@ -158,8 +158,8 @@ ChartAxis chart_x_axis(const Chart& chart, double from, double to) {
     const std::vector<double> ticks = nice_ticks(axis.low, axis.high, count);
     const double spacing = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
     for (const double tick : ticks) {
-      // Steps and epochs are integers.
-      if (tick < axis.low || tick > axis.high || tick != std::floor(tick)) continue;
+      if (tick < axis.low || tick > axis.high) continue;
+      if (chart.x_whole && tick != std::floor(tick)) continue;
       axis.ticks.push_back({axis.place(tick), tick_label(tick, spacing)});
       widest = std::max(widest, text_width(axis.ticks.back().label, kChartTickSize));
     }

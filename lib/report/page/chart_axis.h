@@ -29,7 +29,7 @@ struct ChartAxis {
   double place(double value) const;
 };
 
-// Returns the axis of the steps or epochs. Its labels do not overlap.
+// Returns the horizontal axis, as of steps or epochs. Its labels do not overlap.
 ChartAxis chart_x_axis(const Chart& chart, double from, double to);
 // Returns the axis of the values. `from` is its lower end.
 ChartAxis chart_y_axis(const Chart& chart, double from, double to);

@@ -83,6 +83,10 @@ std::string render_report(const Report& report) {
   out += render_cards(report.earlier, history);
 
   Panels panels;
+  // The charts of the training are few. They get their room before those of the metrics, which may
+  // be hundreds.
+  const std::vector<Chart> training = training_charts(history);
+  const std::string optimisation = training.empty() ? "" : panels(training);
   std::vector<Chart> curves{loss_chart(history)};
   if (report.steps_per_epoch > 0) {
     curves.push_back(epoch_loss_chart(history, report.steps_per_epoch));
@@ -93,9 +97,8 @@ std::string render_report(const Report& report) {
   out += all_details(report);
   out += render_images(report.images);
   out += render_skipped(report.skipped);
-  if (const std::vector<Chart> charts = training_charts(history); !charts.empty()) {
-    out += "<section><h2>Optimisation</h2>\n" + panels(charts) + "</section>\n";
-  }
+  if (!optimisation.empty())
+    out += "<section><h2>Optimisation</h2>\n" + optimisation + "</section>\n";
   out += render_facts(report, history) + config_section(report.config_yaml);
   return out + "</main>\n</body>\n</html>\n";
 }

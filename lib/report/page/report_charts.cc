@@ -6,6 +6,9 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
+
+#include "lib/report/metric_summary.h"
 
 namespace bv {
 namespace {
@@ -131,6 +134,7 @@ const std::pair<int64_t, double>* best_of(const History& history, const std::str
 
 std::vector<EvalMetric> eval_metrics(const History& history) {
   std::vector<EvalMetric> metrics;
+  std::vector<std::string> names;
   std::set<std::string> prefixes;
   for (const auto& [name, points] : history.series) {
     if (is_trainers_own(name)) continue;
@@ -142,14 +146,20 @@ std::vector<EvalMetric> eval_metrics(const History& history) {
     }
     prefixes.insert(metric.prefix);
     metrics.push_back(metric);
+    names.push_back(name);
   }
   for (EvalMetric& metric : metrics) {  // colour 0 is for the training loss
     const auto place = std::distance(prefixes.begin(), prefixes.find(metric.prefix));
     metric.color = 1 + static_cast<int>(place) % (kChartColors - 1);
   }
-  std::stable_sort(metrics.begin(), metrics.end(), [](const EvalMetric& a, const EvalMetric& b) {
-    return std::pair(a.direction, a.suffix) < std::pair(b.direction, b.suffix);
-  });
+  const std::string main = choose_main_metric(names);
+  const std::string_view main_suffix = std::string_view(main).substr(main.rfind('/') + 1);
+  const auto rank = [&](const EvalMetric& metric) {
+    return std::tuple(metric.suffix != main_suffix, is_of_class(metric.suffix), metric.direction,
+                      std::string_view(metric.suffix), metric.name != main);
+  };
+  std::stable_sort(metrics.begin(), metrics.end(),
+                   [&](const EvalMetric& a, const EvalMetric& b) { return rank(a) < rank(b); });
   return metrics;
 }
 

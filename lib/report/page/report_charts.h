@@ -28,8 +28,9 @@ const std::pair<int64_t, double>* best_of(const History& history, const std::str
 
 // Whether the training loop measures `name` itself: it does not come from an evaluator.
 bool is_trainers_own(std::string_view name);
-// Returns the series that come from evaluators, not from the training loop. Metrics for which a
-// higher value is better come first, those without a better direction last.
+// Returns the series that come from evaluators, not from the training loop. The main metric and
+// those with its suffix come first, metrics of a single class last. Of the others, those for which
+// a higher value is better come first, those without a better direction last.
 std::vector<EvalMetric> eval_metrics(const History& history);
 
 // The training loss per step, together with the evaluators' losses.

@@ -33,6 +33,7 @@ Chart curve_chart(const char* title, const char* x_label,
   Chart chart;
   chart.title = title;
   chart.x_label = x_label;
+  chart.x_whole = false;
   chart.y_from_zero = true;
   for (size_t i = 0; i < curves.size(); ++i) {
     if ((curves[i].*points).empty()) continue;
@@ -63,6 +64,7 @@ Chart residual_chart(const EvalDetails::Residuals& residuals, size_t most) {
   chart.x_label = "true value";
   const auto [first, last] = std::minmax_element(residuals.points.begin(), residuals.points.end());
   chart.x_least = first->first;
+  chart.x_whole = false;
   chart.lines.push_back(dots(residuals.points, most));
   chart.lines.push_back({"no error", {{first->first, 0}, {last->first, 0}}, 0, Line::Look::bold});
   return chart;
