@@ -51,6 +51,10 @@ Exit eval_command(const Arguments& arguments) {
   const std::string output =
       arguments.output.empty() ? Workdir(arguments.workdir).evaluation() : arguments.output;
   const NewRows added = evaluate_new_checkpoints(request, output);
+  if (!added.any) {
+    log::info("Evaluated nothing: {} has no checkpoint yet", arguments.workdir);
+    return Exit::ok;
+  }
   const size_t all = Workdir(arguments.workdir).ckpt().steps().size();
   std::string text = "Evaluated " + counted(added.evaluated, "checkpoint");
   if (added.evaluated == 0 && added.complete && all > 0) {

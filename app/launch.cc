@@ -8,6 +8,7 @@
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/distributed/group.h"
 #include "lib/distributed/launch/launcher.h"
+#include "lib/params/sharding.h"
 #include "lib/util/file.h"
 
 namespace bv {
@@ -78,6 +79,7 @@ Exit launch_ranks(const Arguments& arguments, const Config& config, const RankLa
   if (!arguments.elastic.empty()) {
     parse_elastic(arguments.elastic, options);
     options.batch_size = common_batch_size(config);
+    if (options.least_ranks < options.most_ranks) Sharding::check_elastic(config);
   }
   if (!arguments.workdir.empty()) options.workdir_problem = workdir_check(arguments.workdir);
   const Timeouts timeouts = group_options(environment_map()).timeouts;

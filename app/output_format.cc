@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "lib/ckpt/workdir/workdir.h"
+#include "lib/config/named_files.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/util/descriptor.h"
@@ -110,27 +110,14 @@ void check_output_file(const std::string& file, const std::string& flag, Standar
 
 void check_output_is_no_input(const std::string& file, const std::vector<std::string>& inputs,
                               const std::string& which) {
-  std::error_code none;
-  for (const std::string& input : inputs) {
-    const std::string whole = input.substr(0, input.rfind(':'));
-    if (std::filesystem::equivalent(file, input, none) ||
-        std::filesystem::equivalent(file, whole, none) ||
-        std::filesystem::equivalent(file, input + "/model.safetensors", none)) {
-      throw Error(Exit::usage, "--output " + file,
-                  fmt::format("is a file that {}; choose another name", which));
-    }
-  }
+  if (!is_among(file, inputs)) return;
+  throw Error(Exit::usage, "--output " + file,
+              fmt::format("is a file that {}; choose another name", which));
 }
 
 void check_output_is_not_in(const std::string& file, const Config& config,
                             const std::string& except) {
-  std::vector<std::string> texts;
-  const nlohmann::json flat = nlohmann::json::parse(config.json()).flatten();
-  for (const auto& [path, value] : flat.items()) {
-    if (value.is_string() && (except.empty() || !path.ends_with("/" + except)))
-      texts.push_back(value);
-  }
-  check_output_is_no_input(file, texts, "the config names");
+  check_output_is_no_input(file, named_files(config, except), "the config names");
 }
 
 }  // namespace bv

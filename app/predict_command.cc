@@ -138,8 +138,12 @@ Exit predict_command(const Arguments& arguments) {
       arrays ? write_arrays(arguments.output, run)
              : write_text(*text_of(format, arguments.top), arguments.output, run);
   log_warnings(model.config);
-  if (counts.failed > 0)
-    log::warn("{} of {} images could not be read", counts.failed, counts.examples);
+  if (const int64_t unread = counts.failed - counts.not_finite; unread > 0)
+    log::warn("{} of {} images could not be read", unread, counts.examples);
+  if (counts.not_finite > 0) {
+    log::warn("the model's output is NaN or infinite for {} of {} images", counts.not_finite,
+              counts.examples);
+  }
   if (!arguments.output.empty() && arguments.output != kStandardOutput) {
     log::info("Wrote {} for {} examples to {}", arrays ? arguments.outputs : "predictions",
               counts.examples - counts.failed, arguments.output);

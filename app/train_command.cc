@@ -59,8 +59,9 @@ void log_grad_accumulation(const Recipe& recipe) {
 
 // Records the current exception. With several ranks it also ends the process before any destructor
 // runs: destructors may wait for a checkpoint or for the other ranks.
-void end_failed(Trainer& trainer, const Group& group) {
+void end_failed(Trainer& trainer, Group& group) {
   const Failure failure = failure_at_hand();
+  const Group::Phase failing(group, kFailing);
   if (group.size() > 1) trainer.flush_rows();
   trainer.record_failure(failure.code, failure.line);
   if (group.size() > 1) fail(failure);
@@ -71,14 +72,17 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   const bool writes = !arguments.workdir.empty();
   std::optional<Group::Phase> start(std::in_place, group, kIndexing);  // until the first step
   if (group.rank() == 0) crash_point("start.data");
-  std::optional<Restored> checkpoint;  // rank 0 only
+  FoundRun found;  // rank 0 only
   if (group.rank() == 0) {
+    if (writes) {
+      workdir.restore_unless_taken();
+      found.steps = workdir.ckpt().steps();
+    }
     // The class numbers come from the checkpoint, and the config is compared with it.
-    if (writes) workdir.restore_unless_taken();
-    checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
+    found.checkpoint = peek_checkpoint(config, writes ? &workdir : nullptr);
   }
   Recipe recipe(config, arguments.synthetic, /*meta=*/false, group, device, layout.first_size,
-                agreed_classes(group, classes_of(checkpoint)));
+                agreed_classes(group, classes_of(found.checkpoint)));
   if (group.rank() == 0) {
     log_warnings(config);
     log_grad_accumulation(recipe);
@@ -102,7 +106,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
     try {
       const bool first = !options.before;
       if (first && writes &&
-          claim_workdir(workdir, *trainer, checkpoint, recipe, data, group, layout.restarts > 0))
+          claim_workdir(workdir, *trainer, found, recipe, data, group, layout.restarts > 0))
         return Exit::ok;
       if (!writes && group.rank() == 0) log::warn("no --workdir given: nothing will be saved");
       return trainer->run();
@@ -146,9 +150,8 @@ Exit explain_stop(const Group& group, const Run& run) {
   }
 }
 
-Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& workdir) {
-  const Devices devices = resolve_devices(parse_devices(arguments.devices));
-  const RankLayout layout = find_rank_layout(arguments, devices);
+Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& workdir,
+                    const Devices& devices, const RankLayout& layout) {
   if (layout.launches) return launch_ranks(arguments, config, layout);
   const c10::Device device = own_device(devices, layout.place());
   if (!device.is_cpu()) use_cuda(device.index());
@@ -163,6 +166,22 @@ Exit train_in_group(const Arguments& arguments, const Config& config, Workdir& w
   const Exit code = train_with(*group);
   group->finish(/*complete=*/code == Exit::ok);
   return code;
+}
+
+// Trains within the time limit. Afterwards it requeues the slurm job, if the flags say so.
+Exit train_within_limit(const Arguments& arguments, const Config& config, Workdir& workdir) {
+  const Devices devices = resolve_devices(parse_devices(arguments.devices));
+  const RankLayout layout = find_rank_layout(arguments, devices);
+  const TimeLimit limit = {arguments.max_time, arguments.requeue, arguments.workdir, layout};
+  set_time_limit(limit);
+  try {
+    const Exit code = train_in_group(arguments, config, workdir, devices, layout);
+    if (code == Exit::stopped) requeue_job(limit);
+    return code;
+  } catch (const Stopped& stopped) {
+    if (stopped.code == Exit::stopped) requeue_job(limit);
+    throw;
+  }
 }
 
 // Whether this host can list the folder, or it does not exist.
@@ -192,18 +211,7 @@ Exit train_command(const Arguments& arguments) {
 
   const Config config = load_config(arguments.config, arguments.overrides);
   if (!has_workdir || workdir.ckpt().steps().empty()) peek_start(config);
-  if (trains) {
-    const TimeLimit limit = {arguments.max_time, arguments.requeue, arguments.workdir};
-    set_time_limit(limit);
-    try {
-      const Exit code = train_in_group(arguments, config, workdir);
-      if (code == Exit::stopped) requeue_job(limit);
-      return code;
-    } catch (const Stopped& stopped) {
-      if (stopped.code == Exit::stopped) requeue_job(limit);
-      throw;
-    }
-  }
+  if (trains) return train_within_limit(arguments, config, workdir);
   if (dry) {
     const DryRunSummary summary =
         dry_run(config, has_workdir ? &workdir : nullptr,

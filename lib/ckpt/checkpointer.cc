@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "lib/ckpt/checkpoint_folder.h"
@@ -23,6 +25,22 @@
 #include "lib/util/file.h"
 
 namespace bv {
+namespace {
+
+// Before an old checkpoint is deleted, this many newer ones are read in full.
+constexpr int kVerified = 2;
+
+using ReadManifest = std::function<Manifest(const std::string& folder)>;
+
+// Returns the manifest of a checkpoint whose files have the right sizes. Does not read the files.
+Manifest sized_manifest(const std::string& folder) {
+  Manifest manifest = read_manifest(folder);
+  for (const Manifest::File& file : manifest.files)
+    with_file(folder, file, [](const ChunkReader&, const std::string&) {});
+  return manifest;
+}
+
+}  // namespace
 
 struct Checkpointer::Impl {
   std::string dir, run_json;
@@ -47,6 +65,7 @@ struct Checkpointer::Impl {
   int failed_in_a_row = 0;
   int64_t unsaved_step = -1;                 // of the last save, if it failed
   std::map<int64_t, bool> whole_steps = {};  // committed step -> is_whole()
+  std::map<int64_t, bool> sized_steps = {};  // committed step -> is_sized()
   std::map<int64_t, bool> keep_steps = {};   // committed step -> `keep` of its manifest
   // Best checkpoints that could not be written: path -> point.
   std::map<std::string, BestPoint> best_to_retry = {};
@@ -60,7 +79,9 @@ struct Checkpointer::Impl {
   void throw_failure(std::exception_ptr Impl::*failure);
   void start();
   void prune();
-  bool is_whole(int64_t step);  // Checkpointer::latest() accepts it
+  bool is_whole(int64_t step);  // Checkpointer::latest() accepts it; reads all its files
+  bool is_sized(int64_t step);  // the same as far as its manifest and the sizes of its files tell
+  bool can_continue(int64_t step, const ReadManifest& read) const;
   bool is_kept(int64_t step);
   bool is_needed_for_best(int64_t step) const;
   std::string shared_id() const { return writers.ranks > 1 ? writers.id : ""; }
@@ -214,36 +235,56 @@ void Checkpointer::Impl::start() {
   started = true;
 }
 
-// Deletes the checkpoints that are neither marked to be kept nor among the newest that are whole. A
-// run can continue only from a whole one, so no other one may take its place. Checkpoints that this
-// object has not written are therefore checked once.
+// Deletes the checkpoints that are neither marked to be kept nor among the newest that can be used.
+// A run can continue only from a whole one, so no other one may take its place. Checkpoints that
+// this object has not written are therefore checked once, if there is one to delete. Reading all of
+// a thousand checkpoints would take hours, so after kVerified whole ones only the sizes of the
+// files are checked.
 void Checkpointer::Impl::prune() {
   const std::vector<int64_t> steps = ckpt.steps();
-  int newest = 0;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (newest < newest_kept) {
-      newest += is_whole(*step) ? 1 : 0;
-      continue;
-    }
-    if (is_kept(*step) || is_needed_for_best(*step)) continue;
+  const size_t newest = static_cast<size_t>(newest_kept);
+  if (steps.size() <= newest) return;
+  std::vector<int64_t> old;  // those to delete, by ascending step
+  for (const int64_t step : std::span(steps).first(steps.size() - newest)) {
+    if (!is_kept(step) && !is_needed_for_best(step)) old.push_back(step);
+  }
+  int whole = 0, usable = 0;
+  for (auto step = steps.rbegin(); usable < newest_kept; ++step) {
+    while (!old.empty() && old.back() >= *step) old.pop_back();
+    if (old.empty()) return;
+    const bool in_full = whole < kVerified;
+    if (!(in_full ? is_whole(*step) : is_sized(*step))) continue;
+    ++usable;
+    whole += in_full ? 1 : 0;
+  }
+  for (auto step = old.rbegin(); step != old.rend(); ++step) {
     remove_checkpoint(ckpt, *step);
-    whole_steps.erase(*step);
-    keep_steps.erase(*step);
+    for (auto* known : {&whole_steps, &sized_steps, &keep_steps}) known->erase(*step);
   }
 }
 
 bool Checkpointer::Impl::is_whole(int64_t step) {
   const auto known = whole_steps.find(step);
   if (known != whole_steps.end()) return known->second;
-  bool whole = false;
+  return whole_steps[step] = can_continue(step, verify_checkpoint);
+}
+
+bool Checkpointer::Impl::is_sized(int64_t step) {
+  if (const auto whole = whole_steps.find(step); whole != whole_steps.end()) return whole->second;
+  const auto known = sized_steps.find(step);
+  if (known != sized_steps.end()) return known->second;
+  return sized_steps[step] = can_continue(step, sized_manifest);
+}
+
+// Returns whether a run can continue from the checkpoint of this step. `read` checks its files.
+bool Checkpointer::Impl::can_continue(int64_t step, const ReadManifest& read) const {
   try {
-    const Manifest manifest = verify_checkpoint(ckpt.step(step));
+    const Manifest manifest = read(ckpt.step(step));
     check_resumable(manifest.meta);
-    whole = manifest.step == step;  // a copy under another name names another step
+    return manifest.step == step;  // a copy under another name names another step
   } catch (const Error&) {
-    // It is damaged, or no run can continue from it.
+    return false;
   }
-  return whole_steps[step] = whole;
 }
 
 bool Checkpointer::Impl::is_kept(int64_t step) {

@@ -11,6 +11,7 @@
 #include "lib/ckpt/read_checkpoint.h"
 #include "lib/report/log.h"
 #include "lib/report/storage_retries.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 
@@ -67,6 +68,8 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
       Restored restored = read_patiently(folder, [&] { return read_checkpoint(folder, options); });
       check_step_of(restored.step, *step);
       return restored;
+    } catch (const TooManyOpenFiles&) {
+      throw;
     } catch (const Error& error) {
       // Going back to an older checkpoint would lose steps that may well be there.
       if (error.code() == Exit::storage) {
@@ -105,6 +108,8 @@ std::optional<int64_t> Checkpointer::latest_step(const CkptFolder& ckpt, bool re
       check_step_of(manifest.step, *step);
       if (resumes) check_resumable(manifest.meta);
       return *step;
+    } catch (const TooManyOpenFiles&) {
+      throw;
     } catch (const Error& error) {
       if (error.code() == Exit::storage) throw;
       // An older one may be intact.
@@ -126,6 +131,8 @@ std::optional<Restored> Checkpointer::peek(const std::string& given, bool resume
       Manifest manifest = read_manifest(folder);
       if (resumes) check_resumable(manifest.meta);
       return Restored{manifest.step, folder, {}, std::move(manifest.meta), {}, manifest.keep};
+    } catch (const TooManyOpenFiles&) {
+      throw;
     } catch (const Error&) {
       // latest() and load() report what is wrong with it.
     }

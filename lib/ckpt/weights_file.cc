@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "lib/ckpt/formats/zip.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/folder_entries.h"
 #include "lib/util/limits.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/regular_file.h"
@@ -39,7 +41,8 @@ constexpr std::array<std::string_view, 5> kPickles = {".pth", ".pt", ".bin", ".c
 [[noreturn]] void refuse_pickle(const std::string& file) {
   throw Error(Exit::usage, file,
               "pickled weights can run code and are never loaded; convert them once in Python: "
-              "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')");
+              "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors') "
+              "(docs/from-timm.md has the line for checkpoints of timm's train.py)");
 }
 
 // "file.npz:img" split in two, if a file "file.npz" exists, but no file "file.npz:img".
@@ -233,6 +236,69 @@ Format find_format(Target& target) {
               "neither an npz nor a safetensors file nor a folder with a checkpoint");
 }
 
+// Returns whether the folder of the weights file `file` holds other weights, or cannot be listed.
+bool has_other_weights(const fs::path& file) {
+  bool any = false;
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  try {
+    for_each_entry(folder, [&](const FolderEntry& entry) {
+      const fs::path name = entry.name;
+      const bool weights = name.extension() == ".safetensors" || name.extension() == ".npz";
+      any = any || (entry.file && weights && name != file.filename());
+    });
+  } catch (const Error&) {
+    return true;
+  }
+  return any;
+}
+
+// Returns whether `object` is a config.json or preprocessor_config.json of timm or Hugging Face.
+bool describes_weights(const nlohmann::json& object) {
+  constexpr std::array<const char*, 6> kKeys = {"architecture", "architectures",
+                                                "model_type",   "image_mean",
+                                                "do_normalize", "image_processor_type"};
+  return object.is_object() && std::any_of(kKeys.begin(), kKeys.end(),
+                                           [&](const char* key) { return object.contains(key); });
+}
+
+// The file `name` beside the weights at `path`: see json_beside() and json_not_read().
+struct Description {
+  nlohmann::json content = nlohmann::json::object();
+  std::string not_read = {};
+};
+
+Description description_beside(const std::string& path, const std::string& name) {
+  const std::string file = without_subtree(path);
+  const bool folder = folder_exists(file);
+  if (is_checkpoint(file)) return {};
+  const bool usual = folder || "/" + fs::path(file).filename().string() == kFolderFile;
+  const std::string other =
+      ((folder ? fs::path(file) : fs::path(file).parent_path()) / name).string();
+  if (!usual && !file_exists(other)) return {};
+  if (!usual && has_other_weights(file)) {
+    return {.not_read =
+                "the folder holds other weights too (move the two files to a folder of their own)"};
+  }
+  std::optional<std::string> text;
+  try {
+    text = read_file_if_any(other, limits::kConfigBytes);
+  } catch (const Error&) {
+    if (usual) throw;
+    return {.not_read = "it cannot be read"};
+  }
+  if (!text) return {};
+  Description found;
+  found.content = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!usual && !describes_weights(found.content))
+    return {.not_read = "it has none of the keys that timm or Hugging Face writes"};
+  if (!found.content.is_object()) {
+    throw Error(Exit::usage, other,
+                "is not a JSON object, which should describe the weights beside it; download it "
+                "again, or move it away");
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string without_subtree(const std::string& path) { return split_subtree(path).file; }
@@ -264,21 +330,11 @@ void peek_weights(const std::string& path) {
 }
 
 nlohmann::json json_beside(const std::string& path, const std::string& name) {
-  const std::string file = without_subtree(path);
-  const bool folder = folder_exists(file);
-  if (is_checkpoint(file) || (!folder && "/" + fs::path(file).filename().string() != kFolderFile))
-    return nlohmann::json::object();
-  const std::string other =
-      ((folder ? fs::path(file) : fs::path(file).parent_path()) / name).string();
-  const auto text = read_file_if_any(other, limits::kConfigBytes);
-  if (!text) return nlohmann::json::object();
-  nlohmann::json found = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!found.is_object()) {
-    throw Error(Exit::usage, other,
-                "is not a JSON object, which should describe the weights beside it; download it "
-                "again, or move it away");
-  }
-  return found;
+  return description_beside(path, name).content;
+}
+
+std::string json_not_read(const std::string& path, const std::string& name) {
+  return description_beside(path, name).not_read;
 }
 
 Metadata read_weights_metadata(const std::string& path) {

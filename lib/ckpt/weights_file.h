@@ -35,11 +35,16 @@ void peek_weights(const std::string& path);
 Metadata read_weights_metadata(const std::string& path);
 
 // Returns the JSON object in the file `name`, such as config.json, beside weights of timm or
-// Hugging Face: `path` is a folder with a model.safetensors, or that file. Returns an empty object
-// if `path` is another file or a checkpoint, or if there is no file `name`. Throws
-// Error(Exit::usage) if there is nothing at `path`, and at the file `name` if it cannot be read or
-// holds no JSON object.
+// Hugging Face: `path` is a folder with a model.safetensors, or that file, or a file of another
+// name that is the only weights file in its folder, if the object has keys of these programs.
+// Returns an empty object if `path` is something else or if there is no file `name`. Throws
+// Error(Exit::usage) if there is nothing at `path`, and at the file `name` beside a
+// model.safetensors if it cannot be read or holds no JSON object.
 nlohmann::json json_beside(const std::string& path, const std::string& name);
+
+// Returns why json_beside() does not read a file `name` that is beside the weights file `path`, to
+// follow "because"; "" if it reads it, or if there is no such file.
+std::string json_not_read(const std::string& path, const std::string& name);
 
 // Returns `path` without its ":sub/tree". Throws Error(Exit::usage) if there is no such file.
 std::string without_subtree(const std::string& path);

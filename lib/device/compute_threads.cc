@@ -12,9 +12,7 @@
 #include "lib/util/error.h"
 
 namespace bv {
-namespace {
 
-// Throws std::system_error if the system cannot run `count` more threads at the same time.
 void try_threads(int count) {
   std::latch end(1);
   std::vector<std::jthread> threads;  // destroyed first, which joins them
@@ -26,8 +24,6 @@ void try_threads(int count) {
   }
   end.count_down();
 }
-
-}  // namespace
 
 void start_compute_threads(int threads) {
   thread_local int started = 1;  // each thread that calls LibTorch has its own threads

@@ -3,9 +3,12 @@
 
 namespace bv {
 
+// Throws std::system_error if the system cannot run `count` more threads at the same time. If
+// libgomp cannot start a thread, it ends the process with exit code 1.
+void try_threads(int count);
+
 // Sets the number of compute threads of the calling thread and starts those that do not run yet.
-// Throws Error::bare(Exit::usage) if the system does not allow them. libgomp itself would end the
-// process with exit code 1, and only at the first large operation.
+// Throws Error::bare(Exit::usage) if the system does not allow them.
 void start_compute_threads(int threads);
 
 // From now on, LibTorch operations that this thread calls use only this thread. Every thread other

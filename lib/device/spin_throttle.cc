@@ -16,6 +16,8 @@
 #include <system_error>
 #include <thread>
 
+#include "lib/device/compute_threads.h"
+
 namespace bv {
 namespace {
 
@@ -59,6 +61,7 @@ class IdleTeam {
 // Returns null if the system allows no more threads: the run then continues without it.
 static std::unique_ptr<IdleTeam> make_team(int threads) {
   try {
+    try_threads(threads);
     return std::make_unique<IdleTeam>(threads);
   } catch (const std::system_error&) {
     return nullptr;

@@ -113,6 +113,37 @@ Group::Pending Group::all_gather(at::Tensor output, at::Tensor input, const char
       {}, proves_all(output));
 }
 
+Group::Pending Group::send_to_next(at::Tensor output, at::Tensor input, const char* what) {
+  check_flat(output, what);
+  check_flat(input, what);
+  check(output.numel() == input.numel(), "{}: {} elements for {}", what, input.numel(),
+        output.numel());
+  if (!communicates(what)) {
+    output.view(-1).copy_(input.view(-1));
+    return {};
+  }
+  const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
+  const auto bytes = static_cast<double>(input.nbytes());
+  if (!input.is_cpu()) {
+    const at::Tensor all = at::empty({size_, input.numel()}, input.options());
+    return impl_->begin(
+        what, (size_ - 1) * bytes,
+        [&] {
+          at::Tensor to = all.view(-1), from = input.view(-1);
+          return impl_->of(input)._allgather_base(to, from,
+                                                  without_timeout<c10d::AllgatherOptions>());
+        },
+        [all, output, before] { output.view(-1).copy_(all.select(0, before)); }, proves_all(input));
+  }
+  return impl_->begin(what, size_ > 1 ? bytes : 0, [&] {
+    at::Tensor to = output.view(-1), from = input.view(-1);
+    std::vector<int64_t> received(static_cast<size_t>(size_)), sent(static_cast<size_t>(size_));
+    received[static_cast<size_t>(before)] = sent[static_cast<size_t>(next)] = input.numel();
+    return impl_->cpu->alltoall_base(to, from, received, sent,
+                                     without_timeout<c10d::AllToAllOptions>());
+  });
+}
+
 void Group::broadcast(at::Tensor tensor, int root, const char* what) {
   if (!communicates(what)) return;
   check_flat(tensor, what);
@@ -146,6 +177,16 @@ std::vector<int64_t> Group::all_max(std::span<const int64_t> values, const char*
               })
       .wait();
   return largest;
+}
+
+std::string Group::broadcast_text(std::string text, const char* what) {
+  if (!communicates(what)) return text;
+  int64_t size = std::ssize(text);
+  broadcast(at::from_blob(&size, {1}, at::kLong), 0, what);
+  check(size >= 0, "{}: rank 0 sent {} bytes", what, size);
+  text.resize(static_cast<size_t>(size));
+  if (size > 0) broadcast(at::from_blob(text.data(), {size}, at::kByte), 0, what);
+  return text;
 }
 
 std::vector<std::string> Group::gather_text(const std::string& text, const char* what) {

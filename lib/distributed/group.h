@@ -82,10 +82,16 @@ class Group {
   Pending reduce_scatter_sum(at::Tensor output, at::Tensor input, const char* what);
   // `output` consists of size() equal parts. Part r becomes the `input` of rank r.
   Pending all_gather(at::Tensor output, at::Tensor input, const char* what);
+  // The `input` of each rank becomes the `output` of the next rank, and that of the last rank the
+  // `output` of rank 0. On the CPU a rank sends `input` once. On CUDA devices all ranks gather all
+  // parts: an all-to-all of NCCL would connect all pairs of ranks, which takes memory.
+  Pending send_to_next(at::Tensor output, at::Tensor input, const char* what);
   // Copies `tensor` of rank `root` to all ranks, in place.
   void broadcast(at::Tensor tensor, int root, const char* what);
   // Returns the element-wise maximum over ranks.
   std::vector<int64_t> all_max(std::span<const int64_t> values, const char* what);
+  // Returns the string of rank 0. The strings of other ranks are not read.
+  std::string broadcast_text(std::string text, const char* what);
   // Returns the string of every rank, by rank.
   std::vector<std::string> gather_text(const std::string& text, const char* what);
   void barrier(const char* what);

@@ -211,6 +211,7 @@ class ClassMetrics : public Evaluator {
       if (metric.k > 0 && classes > 0 && metric.k >= classes)
         refuse(fmt::format("the metric {} of {} classes is always 1", metric.name, classes));
     }
+    if (labels.dim() == 1 && classes > 0) check_largest_label(classes);
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
@@ -276,6 +277,18 @@ class ClassMetrics : public Evaluator {
     if (metrics_.empty() && asked && asked->empty()) config.problem("metrics", "is empty");
   }
 
+  static std::string outside(int64_t classes) {
+    return fmt::format("is not within 0 .. {}", classes - 1);
+  }
+
+  // Refuses data with a label of a class that the model does not have, before the run.
+  void check_largest_label(int64_t classes) {
+    const auto largest = input_.largest_label(label_key_);
+    if (!largest || largest->second < classes) return;
+    refuse(fmt::format("'{}' of {} {}", label_key_, input_.data().describe(largest->first),
+                       outside(classes)));
+  }
+
   // Returns the labels of a batch: (n, classes) float32, or (n) int64.
   at::Tensor labels_in(const Batch& batch) const {
     const auto found = batch.find(label_key_);
@@ -296,7 +309,7 @@ class ClassMetrics : public Evaluator {
     at::Tensor keep = batch.at("_mask");  // (n) bool
     if (labels.dim() == 1) {
       const at::Tensor wrong = labels.lt(0).logical_or(labels.ge(classes)).logical_and(keep);
-      check_rows(batch, wrong, fmt::format("is not within 0 .. {}", classes - 1));
+      check_rows(batch, wrong, outside(classes));
       const at::Tensor rows = keep.nonzero().squeeze(1);
       return {rows, labels.index_select(0, rows)};
     }

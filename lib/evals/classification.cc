@@ -235,11 +235,14 @@ class Classification : public Evaluator {
  private:
   void accumulate(const Batch& batch, const at::Tensor& logits, const at::Tensor& labels,
                   ClassificationSums& sums, WrongExamples* wrong) const {
-    const at::Tensor mask = batch.at("_mask");                                  // (n) bool
-    const at::Tensor truth = labels.argmax(1);                                  // (n)
-    const at::Tensor weight = labels.amax(1).where(mask, 0.0).to(at::kDouble);  // (n)
-    const at::Tensor guess = logits.argmax(1);                                  // (n)
-    const at::Tensor hit = labels.gather(1, guess.unsqueeze(1)).squeeze(1);     // (n)
+    const at::Tensor mask = batch.at("_mask");                               // (n) bool
+    const at::Tensor most = labels.amax(1);                                  // (n)
+    const at::Tensor weight = most.where(mask, 0.0).to(at::kDouble);         // (n)
+    const at::Tensor guess = logits.argmax(1);                               // (n)
+    const at::Tensor hit = labels.gather(1, guess.unsqueeze(1)).squeeze(1);  // (n)
+    // For the report: a guess is right if no class has a larger label, and then it is the truth.
+    const at::Tensor right = hit.eq(most);                               // (n) bool
+    const at::Tensor truth = at::where(right, guess, labels.argmax(1));  // (n)
     sums.weight += weight.sum();
     sums.correct1 += (hit.to(at::kDouble) * weight).sum();
     sums.loss += (*loss_)(logits, labels).where(mask, 0.0).to(at::kDouble).mul(weight).sum();
@@ -253,7 +256,7 @@ class Classification : public Evaluator {
     }
     if (wrong) {
       const at::Tensor confidence = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).amax(1);
-      wrong->add(batch, truth, guess, confidence, (weight > 0).logical_and(hit == 0));
+      wrong->add(batch, truth, guess, confidence, (weight > 0).logical_and(right.logical_not()));
     }
   }
 

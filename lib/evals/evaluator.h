@@ -80,6 +80,9 @@ class Evaluator {
   // Returns the output of a prediction function (PredictionFunction::output) that run() reads;
   // empty if it needs none.
   virtual std::string output() const { return kLogitsOutput; }
+  // Returns the name of the file that run() writes, in which placeholders may stand; empty if it
+  // writes none. Two evaluators of a run must not have the same.
+  virtual std::string outfile() const { return ""; }
   // Returns whether what run() measures depends on the loss of the run.
   virtual bool follows_loss() const { return output() == kLossOutput; }
   // Checks the shapes that run() needs. `outputs`: what context.predict() returns for `batch`, a

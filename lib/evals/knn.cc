@@ -155,10 +155,7 @@ class Knn : public Evaluator {
       std::vector<double> votes(classes);
       for (int64_t row = begin; row < end; ++row) {
         const double* near = all + row * m;
-        // NaN counts as farthest: comparisons with NaN do not define an order.
-        const auto key = [&](int64_t i) {
-          return std::pair(std::isnan(near[i]) ? HUGE_VAL : -near[i], i);
-        };
+        const auto key = [&](int64_t i) { return std::pair(-near[i], i); };
         std::iota(order.begin(), order.end(), 0);
         std::partial_sort(order.begin(), order.begin() + most, order.end(),
                           [&](int64_t a, int64_t b) { return key(a) < key(b); });

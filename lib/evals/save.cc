@@ -11,6 +11,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/key_table.h"
+#include "lib/config/named_files.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/evals/evaluator.h"
@@ -34,8 +35,9 @@ const KeyTable save_keys(
      "outputs: [logits, pre_logits]",
      "evaluators/save.py Evaluator"},
     {{"outfile", "string", "= {workdir}/<name>-{step:09d}.npz",
-      "File to write, which must end in `.npz` and be on a local disk. {workdir} "
-      "and {step} are replaced by the run's folder and step, {step:09d} by the "
+      "File to write, which must end in `.npz` and be on a local disk. It must not be "
+      "one that the config names, such as a data set, or that another evaluator writes. "
+      "{workdir} and {step} are replaced by the run's folder and step, {step:09d} by the "
       "step in nine digits. Without {step} each evaluation replaces the file. If "
       "{workdir} is used, a run without a workdir writes nothing, and neither does "
       "`bvtrain eval` with `--ckpt` or `--best`.",
@@ -48,6 +50,7 @@ const KeyTable save_keys(
       "[logits, pre_logits]", "-"}},
     kEvalDataKeys, kEvalLoaderKeys);
 
+constexpr const char* kNamed = "is a file that the config names; choose another name";
 constexpr size_t kMostDigits = 20;  // of {step:0<width>d}
 
 // Returns the width in "step:09d", 0 for "step", and nullopt for anything else.
@@ -104,11 +107,13 @@ class Save : public Evaluator {
         outfile_(config.get("outfile", "{workdir}/" + env.name + "-{step:09d}.npz")),
         inputs_(config.maybe<std::vector<std::string>>("inputs")),
         outputs_(config.maybe<std::vector<std::string>>("outputs")),
+        named_(named_files(config, "outfile")),
         input_(config, env) {
     if (!outfile_.ends_with(".npz")) config.problem("outfile", "must end in .npz");
     try {
       refuse_remote_path(outfile_);
-      fill(outfile_, "", 0);
+      const std::string file = fill(outfile_, "", 0);
+      if (!in_workdir() && is_among(file, named_)) config.problem("outfile", kNamed);
     } catch (const Error& error) {
       config.problem("outfile", error.message());
     }
@@ -125,6 +130,7 @@ class Save : public Evaluator {
   uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
   std::string output() const override { return ""; }
+  std::string outfile() const override { return outfile_; }
   std::vector<std::string> activations() const override {
     return outputs_.value_or(std::vector<std::string>());
   }
@@ -134,14 +140,15 @@ class Save : public Evaluator {
   }
 
   void run(const EvalContext& context, const Measure&) override {
-    const bool in_workdir = outfile_.find("{workdir}") != std::string::npos;
-    if (context.workdir.empty() && in_workdir) {
+    if (context.workdir.empty() && in_workdir()) {
       log::warn(
           "evaluator '{}' writes nothing: there is no folder for {{workdir}} in a run without a "
           "workdir, and in bvtrain eval with --ckpt or --best; give an outfile without {{workdir}}",
           name_);
       return;
     }
+    const std::string file = fill(outfile_, context.workdir, context.step);
+    if (is_among(file, named_)) throw Error(Exit::usage, file, kNamed);
     std::map<std::string, Column> columns;
     std::vector<at::Tensor> ids;
     int64_t rows = 0;
@@ -165,8 +172,7 @@ class Save : public Evaluator {
     if (context.group->rank() > 0) return;
     if (!arrays.empty()) rows = arrays.begin()->second.size(0);
     // If the workdir is gone, make_folders() would create an empty one.
-    if (in_workdir && context.check_folder) context.check_folder();
-    const std::string file = fill(outfile_, context.workdir, context.step);
+    if (in_workdir() && context.check_folder) context.check_folder();
     const std::string folder = std::filesystem::path(file).parent_path().string();
     if (!folder.empty()) make_folders(folder);
     write_npz(file, arrays);
@@ -174,6 +180,8 @@ class Save : public Evaluator {
   }
 
  private:
+  bool in_workdir() const { return outfile_.find("{workdir}") != std::string::npos; }
+
   // Returns the arrays of a batch that are to be written, under their names in the file.
   std::map<std::string, at::Tensor> pick(const Batch& batch, const Outputs& outputs) const {
     std::map<std::string, at::Tensor> arrays;
@@ -200,6 +208,7 @@ class Save : public Evaluator {
 
   const std::string name_, outfile_;
   const std::optional<std::vector<std::string>> inputs_, outputs_;
+  const std::vector<std::string> named_;  // what may be files that the config names
   EvalInput input_;
 };
 

@@ -9,6 +9,7 @@
 #include "lib/export/weights_writer.h"
 #include "lib/model/meta_device.h"
 #include "lib/model/target_scale.h"
+#include "lib/report/log.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -51,18 +52,44 @@ double trained_logit_scale(const TrainedModel& trained) {
                                                env));
 }
 
+std::string shown(const ImageSize& size) {
+  return fmt::format("{}x{}x{}", size.height, size.width, size.channels);
+}
+
+// Warns if the model is exported for other images than those of its training. `holds_size`: whether
+// the format does.
+void warn_of_other_images(const TrainedModel& trained, const std::string& format, bool holds_size) {
+  if (!trained.trained_on || *trained.trained_on == trained.image) return;
+  const std::string before = shown(*trained.trained_on), now = shown(trained.image);
+  if (!holds_size) {
+    log::warn(
+        "the weights are the same for images of {}, and a file in the format {} records the images "
+        "of the training ({})",
+        now, format, before);
+  } else if (trained.card.pp) {
+    log::warn(
+        "the exported model takes images of {}, but was trained on {}: its metadata bvtrain.pp is "
+        "not adapted and may make images of the wrong size",
+        now, before);
+  }
+}
+
 }  // namespace
 
 void export_weights(const TrainedModel& trained, const std::string& format,
                     const std::string& output) {
-  if (format != "npz" && format != "safetensors") {
+  const bool own = format == "npz" || format == "safetensors";
+  warn_of_other_images(trained, format, /*holds_size=*/!own);
+  if (!own) {
     TrainedModel folded = trained;  // other programs have no buffers for the scale
     if (folded.buffers.contains(kTargetMean))
       fold_target_scale(folded.params, folded.buffers, folded.origin, trained_logit_scale(trained));
     return writer_for(folded, format)->write(output);
   }
   const NamedTensors all = with_roots(trained);
-  const Metadata about = metadata_of(trained);
+  TrainedModel as_trained = trained;
+  as_trained.image = trained.trained_on.value_or(trained.image);
+  const Metadata about = metadata_of(as_trained);
   if (format == "npz") return write_npz(output, all, {{kModelCardArray, {metadata_json(about)}}});
   replace_file(output, [&](FileWriter& out) { write_safetensors(out, all, about); });
 }

@@ -14,7 +14,8 @@ namespace bv {
 //   timm               safetensors with timm's names, and the arguments of timm's class as metadata
 //   onnx               an inference graph, opset 17
 // or another format that has a WeightsWriter for the model (lib/export/weights_writer.h). Each file
-// carries metadata_of(trained). Throws Error(Exit::usage) if the format cannot hold the model,
+// carries metadata_of(trained); with npz and safetensors, its images are those of the training if
+// they are known. Throws Error(Exit::usage) if the format cannot hold the model,
 // Error(Exit::storage) if writing fails. In both cases no file is written.
 void export_weights(const TrainedModel& trained, const std::string& format,
                     const std::string& output);

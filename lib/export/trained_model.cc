@@ -15,6 +15,7 @@
 #include "lib/tasks/task.h"
 #include "lib/train/weights/stored_model.h"
 #include "lib/train/weights/weights.h"
+#include "lib/util/file.h"
 #include "lib/util/limits.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
@@ -119,6 +120,32 @@ void read_meta(const Restored& checkpoint, ModelCard& card) {
     card.class_names = meta.at("class_names").get<std::vector<std::string>>();
 }
 
+// Returns `path` with the folder of the newest whole checkpoint in place of a workdir or a ckpt/
+// folder: what is read there, one after the other, is then of the same step.
+std::string one_checkpoint(const std::string& path) {
+  const std::string folder = without_subtree(path);
+  if (!is_checkpoint(folder) || file_exists(folder + "/" + kManifestName)) return path;
+  const auto nothing = [](const std::string&, const std::vector<int64_t>&,
+                          const std::vector<int64_t>&) { return ElementRange{}; };
+  const std::string newest = Checkpointer::load(folder, {.wanted = nothing}).folder;
+  return path == folder ? newest : newest + path.substr(path.rfind(':'));
+}
+
+// Notes the images of the training, if the weights fit these as well as those of the export.
+void note_training_images(const std::vector<int64_t>& recorded, TrainedModel& trained) {
+  if (recorded.size() != 3) return;
+  const ImageSize before = {recorded[0], recorded[1], recorded[2]};
+  if (before == trained.image) return;
+  TrainedModel copy = trained;  // a problem of the check stays in its config
+  copy.config = parse_config_json(trained.config.json(), trained.origin);
+  try {
+    check_fit(copy, before);
+    trained.trained_on = before;
+  } catch (const Error&) {
+    // They were resampled for the images of the export.
+  }
+}
+
 // Leaves the class names out if the model has another number of classes.
 void check_class_names(ModelCard& card) {
   const int64_t names = std::ssize(card.class_names);
@@ -137,9 +164,8 @@ bool is_average(std::string path, const std::string& folder) {
   return path.ends_with(":ema");
 }
 
-// Adds what the weights at `path` record about their training.
-void add_recorded(const std::string& path, ModelCard& card) {
-  const ModelCard recorded = recorded_training(path);
+// Adds what the weights record about their training.
+void add_recorded(const ModelCard& recorded, ModelCard& card) {
   card.class_names = recorded.class_names;
   card.image_values = recorded.image_values;
   if (card.precision.empty()) card.precision = recorded.precision;  // that of the config wins
@@ -183,6 +209,7 @@ ImageSize parse_image_size(const std::string& text) {
 void set_image_size(TrainedModel& trained, ImageSize size) {
   if (size.channels == 0) size.channels = trained.image.channels;
   check_fit(trained, size);
+  if (trained.image.height > 0 && !trained.trained_on) trained.trained_on = trained.image;
   trained.image = size;
 }
 
@@ -204,13 +231,14 @@ ModelCard recorded_training(const std::string& path) {
   ModelCard recorded;
   Metadata metadata;
   try {
-    if (const std::string folder = without_subtree(path); is_checkpoint(folder)) {
+    const std::string one = one_checkpoint(path);
+    if (const std::string folder = without_subtree(one); is_checkpoint(folder)) {
       const auto checkpoint = Checkpointer::peek(folder);
       if (!checkpoint) return recorded;
       read_meta(*checkpoint, recorded);
       if (checkpoint->meta.contains("image"))  // older checkpoints lack it
         recorded.image = checkpoint->meta.at("image").get<std::vector<int64_t>>();
-      recorded.ema = is_average(path, folder);
+      recorded.ema = is_average(one, folder);
       return recorded;
     }
     metadata = read_weights_metadata(path);
@@ -269,17 +297,18 @@ TrainedModel load_trained_model(const Restored& checkpoint, bool ema) {
 }
 
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size) {
-  const auto path = config.get<std::string>("model_init", "");
-  if (path.empty()) {
+  const auto weights = config.get<std::string>("model_init", "");
+  if (weights.empty()) {
     throw Error(Exit::usage, "bvtrain export",
                 "no weights: give --workdir, or --set model_init=FILE");
   }
   const DontLoad dont_load = read_dont_load(config);
   const auto name = config.get<std::string>("model_name");
-  replace_auto_classes(config, path);
+  replace_auto_classes(config, weights);
   const auto classes = config.get<int64_t>("num_classes");
   const ModelCard card = card_of(config);
   throw_problems(config);
+  const std::string path = one_checkpoint(weights);
   peek_weights(path);  // before a large model is created
   if (!size) size = size_in_file(path, name);
   if (size && size->channels == 0) size->channels = channels_in_file(path);
@@ -304,9 +333,11 @@ TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> s
   trained.origin = path;
   trained.image = *size;
   trained.card = card;
-  add_recorded(path, trained.card);
+  const ModelCard recorded = recorded_training(path);
+  add_recorded(recorded, trained.card);
   for (const auto& [path_of, value] : named_parameters(*model)) trained.params[path_of] = value;
   for (const auto& [path_of, value] : named_buffers(*model)) trained.buffers[path_of] = value;
+  note_training_images(recorded.image, trained);
   return trained;
 }
 

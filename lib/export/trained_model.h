@@ -16,15 +16,18 @@ namespace bv {
 struct ImageSize {
   int64_t height = 0, width = 0;  // 0: unknown
   int64_t channels = 3;
+  bool operator==(const ImageSize&) const = default;
 };
 
 struct TrainedModel {
   Config config;         // its model_name, model and num_classes are used
   NamedTensors params;   // float32, by big_vision's names ("head/kernel")
   NamedTensors buffers;  // running statistics, and the scale of a regression's targets
-  ImageSize image;       // the images that it was trained on
-  std::string origin;    // for messages: the checkpoint's folder, or the weights file
-  ModelCard card;        // all but its version and its image
+  ImageSize image;       // the images that it takes
+  // The images that it was trained on, if it is exported for others with the same weights.
+  std::optional<ImageSize> trained_on;
+  std::string origin;  // for messages: the checkpoint's folder, or the weights file
+  ModelCard card;      // all but its version and its image
 };
 
 // Takes config and weights from a checkpoint. With `ema`, tensors that have averaged weights get
@@ -37,7 +40,8 @@ void warn_of_other_weights(const Config& config, bool ema);
 // match a parameter or buffer of the model. Copies to the card what the weights record about their
 // training. If `size` is missing or has 0 channels, takes these from the weights, which is possible
 // for files and checkpoints of bvtrain, for a vit with a learned square position embedding and for
-// an mlp_mixer; 3 channels if the weights record none. Throws Error(Exit::usage).
+// an mlp_mixer; 3 channels if the weights record none. Of a workdir, all this is read from its
+// newest whole checkpoint. Throws Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
 
 // Returns what is recorded about the training of the weights at `path`, which is as for

@@ -28,7 +28,8 @@ const KeyTable sharding_keys(
      {"mesh", "list of [string, int]", "[[data, -1]]",
       "How the processes are arranged, for configs of big_vision: a list of [axis, number of "
       "processes], where -1 takes all remaining ones. The product must be the number of processes, "
-      "and only the axis `data` may have more than one. Leave it out otherwise."},
+      "and only the axis `data` may have more than one. `--elastic` needs a -1. Leave it out "
+      "otherwise."},
      {"sharding_rules", "list of [string, string]", "[[act_batch, data]]",
       "Only the default is accepted, also as big_vision writes it, `[[act_batch, [data]]]`: the "
       "images of a batch are split across processes."},
@@ -58,9 +59,10 @@ constexpr const char* kAxis = "data";
 constexpr double kLeastMegabytes = 4;  // default of min_size_to_shard_mb in sharding.py
 
 using StringPairs = std::vector<std::pair<std::string, std::string>>;
+using Mesh = std::vector<std::pair<std::string, double>>;
 
 void read_mesh(const Config& config, int ranks) {
-  const auto mesh = config.get<std::vector<std::pair<std::string, double>>>(kMesh, {{kAxis, -1}});
+  const auto mesh = config.get<Mesh>(kMesh, {{kAxis, -1}});
   int64_t product = 1;
   bool rest = false, data = false;
   for (const auto& [axis, size] : mesh) {
@@ -117,6 +119,14 @@ Sharding::Sharding(const Config& config, int ranks) {
   if (config.get<bool>(kSplit, false))
     config.problem(kSplit, "true is not supported: it concerns the topology of TPUs");
   attempt(config, [&] { read_strategy(config); });
+}
+
+void Sharding::check_elastic(const Config& config) {
+  const auto mesh = config.get<Mesh>(kMesh, {{kAxis, -1}});
+  if (std::none_of(mesh.begin(), mesh.end(), [](const auto& axis) { return axis.second == -1; }))
+    config.fail(kMesh,
+                "its sizes fix the number of processes, which --elastic changes; write "
+                "[[\"data\", -1]]");
 }
 
 void Sharding::read_strategy(const Config& config) {

@@ -23,6 +23,10 @@ class Sharding {
   // `ranks`, unless `ranks` is 1.
   Sharding(const Config& config, int ranks);
 
+  // Throws Error(Exit::usage) if `mesh` fixes the number of ranks, which a restart with --elastic
+  // changes.
+  static void check_elastic(const Config& config);
+
   // Returns the level of the parameter "head/kernel" of `bytes` bytes, of which the optimizer has
   // the state `slots`. Throws Error(Exit::usage) without a place if the patterns shard a
   // combination that is not a ShardLevel.

@@ -55,7 +55,7 @@ struct FoundCheckpoint {
 };
 
 // Returns the checkpoints that have no row yet, by ascending step.
-std::vector<FoundCheckpoint> list_new(const CkptFolder& ckpt, const EvaluatedCheckpoints& done) {
+std::vector<FoundCheckpoint> list_new(const CkptFolder& ckpt, EvaluatedCheckpoints& done) {
   std::vector<FoundCheckpoint> found;
   for (const int64_t step : ckpt.steps()) {
     if (const auto identity = done.new_identity(step, ckpt.step(step)))
@@ -136,10 +136,13 @@ class NewCheckpoints {
     if (done_->has_skipped() && done_->last_row() < 0)
       throw Error(Exit::usage, run_.ckpt().path(), "no checkpoint here could be evaluated");
     const std::vector<int64_t> steps = run_.ckpt().steps();
+    const bool any = done_->last_row() >= 0;
+    if (!any && steps.empty() && run_finished())
+      throw Error(Exit::usage, run_.dir(), "the run has finished and has no checkpoint");
     const bool all =
         !done_->has_skipped() &&
         std::all_of(steps.begin(), steps.end(), [&](int64_t step) { return done_->has_row(step); });
-    return {evaluated, all};
+    return {evaluated, all, any};
   }
 
  private:

@@ -26,6 +26,7 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
 struct NewRows {
   int64_t evaluated = 0;  // checkpoints
   bool complete = false;  // every checkpoint has a row
+  bool any = false;       // the output has a row, of this call or of an earlier one
 };
 
 // Evaluates each checkpoint of the workdir that has no row in `output` yet, and writes a row for
@@ -38,9 +39,10 @@ struct NewRows {
 // another run, or files of a run, and must not become a class of the run's data.
 //
 // Throws as evaluate_checkpoint() does. Also throws Error(Exit::usage) if there is no row because
-// all checkpoints were skipped, and Error(Exit::storage). With request.follow, throws
-// Error(Exit::peer) if the run's files are gone, if the run failed or if it was killed: at once if
-// it failed with code 2 or 4, otherwise after request.patience.
+// all checkpoints were skipped or because the run has finished without one, and
+// Error(Exit::storage). With request.follow, throws Error(Exit::peer) if the run's files are gone,
+// if the run failed or if it was killed: at once if it failed with code 2 or 4, otherwise after
+// request.patience.
 NewRows evaluate_new_checkpoints(const EvaluateRequest& request, const std::string& output);
 
 }  // namespace bv

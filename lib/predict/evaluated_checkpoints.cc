@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lib/ckpt/checkpoint_folder.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/restored.h"
 #include "lib/ckpt/workdir/earlier_run.h"
@@ -128,11 +129,19 @@ bool EvaluatedCheckpoints::is_same(std::string_view a, std::string_view b) {
 }
 
 std::optional<std::string> EvaluatedCheckpoints::new_identity(int64_t step,
-                                                              const std::string& folder) const {
+                                                              const std::string& folder) {
+  const auto manifest = manifest_identity(folder);  // before it is read: the run may replace it
+  const auto seen = seen_.find(step);
+  if (seen != seen_.end() && seen->second.manifest == manifest &&
+      contains(step, seen->second.identity))
+    return std::nullopt;
   const auto text = manifest_text(folder);
-  if (!text || contains(step, manifest_hash(*text))) return std::nullopt;
-  const auto whole = identity(folder);
-  return whole && contains(step, *whole) ? std::nullopt : whole;
+  if (!text) return std::nullopt;
+  const std::string hash = manifest_hash(*text);
+  const auto whole = contains(step, hash) ? std::optional(hash) : identity(folder);
+  if (!whole || !contains(step, *whole)) return whole;
+  seen_[step] = {manifest, *whole};
+  return std::nullopt;
 }
 
 bool EvaluatedCheckpoints::contains(int64_t step, std::string_view identity) const {

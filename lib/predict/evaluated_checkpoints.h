@@ -2,6 +2,7 @@
 // saves other weights under a step that has a row already. This record distinguishes them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -45,8 +46,9 @@ class EvaluatedCheckpoints {
   // one has only the hash of the manifest, as in records of earlier versions, compares that.
   static bool is_same(std::string_view a, std::string_view b);
   // Returns the identity of the checkpoint in `folder` if contains() is false for it; nullopt also
-  // if there is no manifest. Parses the manifest only if its hash is new.
-  std::optional<std::string> new_identity(int64_t step, const std::string& folder) const;
+  // if there is no manifest. Reads the manifest only if it is new or was replaced since the last
+  // call, and parses it only if its hash is new.
+  std::optional<std::string> new_identity(int64_t step, const std::string& folder);
 
   // Returns whether the checkpoint has a row, or was skipped by this process. Without a record, any
   // checkpoint of a step that has a row counts as evaluated.
@@ -77,6 +79,12 @@ class EvaluatedCheckpoints {
   std::map<int64_t, std::string> identities_;
   std::map<int64_t, int64_t> started_;
   std::map<int64_t, std::string> skipped_;
+
+  struct SeenManifest {
+    std::array<int64_t, 3> manifest = {};  // manifest_identity()
+    std::string identity;
+  };
+  std::map<int64_t, SeenManifest> seen_;  // of steps for which new_identity() found nothing new
 };
 
 }  // namespace bv

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
 
 #include <algorithm>
 
@@ -145,6 +146,28 @@ NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
   return arrays;
 }
 
+// Makes each row with an output that is NaN or infinite a row with an error, which the arrays do
+// not have. Warns of each. Returns their number.
+int64_t refuse_not_finite(PredictedBatch& batch) {
+  at::Tensor good;  // (n) bool
+  for (const auto& [name, values] : batch.arrays) {
+    if (name == "image") continue;
+    const at::Tensor finite = at::isfinite(values.reshape({values.size(0), -1})).all(1);
+    good = good.defined() ? good.logical_and(finite) : finite;
+  }
+  if (!good.defined() || good.all().item<bool>()) return 0;
+  int64_t place = 0;  // in the arrays
+  for (PredictedRow& row : batch.rows) {
+    if (!row.error.empty() || good[place++].item<bool>()) continue;
+    row = {.name = row.name, .error = "the model's output is NaN or infinite"};
+    log::warn("skipped {}: {}", row.name, row.error);
+  }
+  const at::Tensor kept = good.nonzero().squeeze(1);
+  for (auto& [name, values] : batch.arrays) values = values.index_select(0, kept);
+  if (kept.numel() == 0) batch.arrays.clear();
+  return place - kept.numel();
+}
+
 }  // namespace
 
 PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
@@ -175,8 +198,14 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
     if (data.images().size(0) > 0)
       batch.arrays = outputs_of(request, predictor ? &*predictor : nullptr, data.images());
     counts.examples += std::ssize(batch.rows);
-    counts.failed += std::ssize(batch.rows) - data.images().size(0);
+    const int64_t not_finite = refuse_not_finite(batch);
+    counts.not_finite += not_finite;
+    counts.failed += std::ssize(batch.rows) - data.images().size(0) + not_finite;
     each(batch);
+  }
+  if (counts.not_finite > 0 && counts.failed == counts.examples) {
+    throw Error(Exit::diverged, "bvtrain predict",
+                "the model's output is NaN or infinite for each image that could be read");
   }
   for (const std::string& line : data.notes()) log::warn("{}", line);
   return counts;

@@ -42,14 +42,16 @@ struct RightLabel {
 struct PredictedRow {
   std::string name;                      // a file, or "row 17"
   std::optional<RightLabel> label = {};  // if known and requested
-  std::string error = {};                // why the image could not be read; empty if it was
+  // Why there is no prediction: the image could not be read, or the output is NaN or infinite.
+  // Otherwise empty.
+  std::string error = {};
 };
 
 // The predictions for some examples, in the order of the data.
 struct PredictedBatch {
   std::vector<PredictedRow> rows;
   // By output: (n, ...) float32, for the n rows without an error. "image" has the type that pp
-  // gives. Empty if no row could be read.
+  // gives. Empty if each row has an error.
   NamedTensors arrays;
 
   // The same for all batches.
@@ -66,7 +68,8 @@ struct PredictedBatch {
 
 struct PredictedCounts {
   int64_t examples = 0;
-  int64_t failed = 0;  // those that could not be read
+  int64_t failed = 0;      // those with an error
+  int64_t not_finite = 0;  // of these, those that could be read
 };
 
 // Loads the model and calls `each` with every batch of predictions; only a few batches are in
@@ -75,9 +78,10 @@ struct PredictedCounts {
 // the other keys of a training config. If only "image" is requested, no model is built and the keys
 // are not checked.
 //
-// An image that cannot be read becomes a row with an error, and a warning. Throws
-// Error(Exit::data) if none can be read, and Error(Exit::usage); for an unknown output the message
-// lists the model's activations.
+// An image that cannot be read becomes a row with an error, and a warning; so does one for which an
+// output is NaN or infinite. Throws Error(Exit::data) if none can be read, Error(Exit::diverged) if
+// no output is finite, and Error(Exit::usage); for an unknown output the message lists the model's
+// activations.
 PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
                         const std::function<void(const PredictedBatch&)>& each);
 

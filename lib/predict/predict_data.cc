@@ -120,9 +120,12 @@ Place place_of_pp(const PredictModel& model, const PredictRequest& request) {
 // `pp`: what read_pp() has returned.
 RightLabels read_labels(const PredictModel& model, const PredictRequest& request,
                         const Pipeline& pp, bool numbers) {
-  if (request.eval.empty()) return RightLabels(numbers);
-  const Config keys = evaluator(model.config, request.eval);
-  RightLabels labels(model.config, keys, request.pp ? Pipeline(keys, "pp_fn") : pp, numbers);
+  const auto read = [&] {
+    if (request.eval.empty()) return RightLabels(model.config, numbers);
+    const Config keys = evaluator(model.config, request.eval);
+    return RightLabels(model.config, keys, request.pp ? Pipeline(keys, "pp_fn") : pp, numbers);
+  };
+  RightLabels labels = read();
   throw_problems(model.config);
   return labels;
 }

@@ -1,12 +1,15 @@
 #include "lib/predict/predict_inputs.h"
 
 #include <ATen/ops/zeros.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/image_suffix.h"
@@ -69,6 +72,7 @@ class FileInputs : public Source {
 
  private:
   enum class State : uint8_t { unread, upright, turned };
+  using FolderId = std::pair<dev_t, ino_t>;
 
   void note(int64_t index, bool turned) const {
     const std::lock_guard lock(mutex_);
@@ -87,22 +91,29 @@ class FileInputs : public Source {
 
   void add_folder(const std::string& path) {
     const size_t before = files_.size();
-    add_images_below(path);
+    std::set<FolderId> within;
+    add_images_below(path, within);
     if (files_.size() == before)
       throw Error(Exit::usage, path, "no *.jpg, *.jpeg, *.png or *.webp below this folder");
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end());
   }
-  // Does not follow links to folders: they may lead in circles.
-  void add_images_below(const std::string& folder) {
+  // Follows links to folders, except in circles. `within`: the folders on the way to this one. A
+  // link that leads nowhere is an image that cannot be read, if it is called like one.
+  void add_images_below(const std::string& folder, std::set<FolderId>& within) {
+    struct stat info {};  // stays empty if the folder is gone, which for_each_entry() reports
+    ::stat(folder.c_str(), &info);
+    const auto [id, is_new] = within.emplace(info.st_dev, info.st_ino);
+    if (!is_new) return;
     for_each_entry(folder, [&](const FolderEntry& entry) {
       const std::string path = fs::path(folder) / entry.name;
-      if (entry.folder && !entry.link) add_images_below(path);
-      if (!entry.file) return;
+      if (entry.folder) return add_images_below(path, within);
+      if (!entry.file && !entry.link) return;
       if (has_image_suffix(entry.name))
         files_.push_back(path);
-      else if (!entry.name.starts_with('.'))
+      else if (entry.file && !entry.name.starts_with('.'))
         ++notes_.other_types[suffix_of(entry.name)];
     });
+    within.erase(id);
   }
 
   std::vector<std::string> files_;

@@ -23,7 +23,7 @@ class PredictionText {
 // One JSON object per line and example: its file, its label if known, and the `top` most probable
 // classes, or "values": [3.5, 7]. With PredictedBatch::multilabel, or if not exactly one class is
 // right, the list `labels` replaces `label`. Beside `values`, this list holds the true values. An
-// image that could not be read has the keys `file` and `error` only.
+// image without a prediction has the keys `file` and `error` only.
 std::unique_ptr<PredictionText> json_lines(int64_t top);
 
 // A header line, then a line per example (RFC 4180). The columns are file; label and label_name if
@@ -32,7 +32,7 @@ std::unique_ptr<PredictionText> json_lines(int64_t top);
 // number if labels are known; value_<k> for each number; and error.
 std::unique_ptr<PredictionText> csv(int64_t top);
 
-// One line per example that could be read, with its `top` most probable classes. If labels are
+// One line per example without an error, with its `top` most probable classes. If labels are
 // known, a last line counts the right predictions. The line of an example:
 //   test row 3   label 1 Trouser   predicted 1 Trouser   0.993
 // By default (0) it shows one class, and with PredictedBatch::multilabel those that are predicted:

@@ -8,6 +8,10 @@ namespace {
 constexpr const char* kMultilabel = "multilabel";  // of the task classify and of class_metrics
 constexpr const char* kThreshold = "threshold";    // of class_metrics
 
+bool task_says_multilabel(const Config& config) {
+  return config.section("task_kw").get<bool>(kMultilabel, false);
+}
+
 // Returns the true classes, given one value for each class: 0 or 1, or shares. As in the
 // evaluators, these are the class with the largest share or, with `multilabel`, all classes with a
 // share of at least 1/2.
@@ -25,14 +29,16 @@ std::vector<int64_t> right_classes(const at::Tensor& values, bool multilabel) {
 
 }  // namespace
 
+RightLabels::RightLabels(const Config& config, bool numbers)
+    : numbers_(numbers), multilabel_(task_says_multilabel(config) && !numbers) {}
+
 RightLabels::RightLabels(const Config& config, const Config& evaluator, const Pipeline& pp,
                          bool numbers)
     : key_(evaluator.get("label_key", "labels")),
       source_(pp.made_from(key_)),
       made_(source_ != key_),
       numbers_(numbers) {
-  const bool task_says = config.section("task_kw").get<bool>(kMultilabel, false);
-  multilabel_ = !numbers && evaluator.get<bool>(kMultilabel, task_says);
+  multilabel_ = !numbers && evaluator.get<bool>(kMultilabel, task_says_multilabel(config));
   threshold_ = evaluator.get<double>(kThreshold, threshold_);
   have_names_of_data_ = pp.uses_data_labels(key_);
 }

@@ -13,9 +13,9 @@ namespace bv {
 
 class RightLabels {
  public:
-  // For data without an evaluator: the labels are in the feature `label`. `numbers`: they are
-  // numbers to predict, not classes.
-  explicit RightLabels(bool numbers) : numbers_(numbers) {}
+  // For data without an evaluator: the labels are in the feature `label`. Reads `task_kw` of the
+  // config. `numbers`: they are numbers to predict, not classes. Records problems with the config.
+  RightLabels(const Config& config, bool numbers);
   // Reads `label_key`, `multilabel` and `threshold` of an evaluator and `task_kw` of its config.
   // `pp`: the evaluator's pp_fn. Records problems with the config.
   RightLabels(const Config& config, const Config& evaluator, const Pipeline& pp, bool numbers);

@@ -5,6 +5,7 @@
 #include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/ckpt/workdir/shared_workdir.h"
 #include "lib/compare/run_status.h"
+#include "lib/config/load_config.h"
 #include "lib/device/device_name.h"
 #include "lib/distributed/check_agreement.h"
 #include "lib/distributed/watch/watch.h"
@@ -13,7 +14,9 @@
 #include "lib/train/data_changes.h"
 #include "lib/train/run_changes.h"
 #include "lib/train/start.h"
+#include "lib/util/file.h"
 #include "lib/util/json_text.h"
+#include "lib/util/limits.h"
 #include "lib/util/rng.h"
 #include "lib/util/signals.h"
 
@@ -28,6 +31,19 @@ bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint
                const Recipe& recipe, const nlohmann::json& data) {
   if (last_config_hash(workdir) == config_hash(recipe.config.json())) return false;
   return checkpoint && changes_end(changes_since(*checkpoint, recipe, data));
+}
+
+// Returns the config of the last start as the metadata of a checkpoint, for a finished run that has
+// no checkpoint. nullopt if the config is the same now, or if there is no config.yaml. What the
+// data were is not known, so another path to them counts as other data.
+std::optional<Restored> last_config(const Workdir& workdir, const Recipe& recipe) {
+  if (last_config_hash(workdir) == config_hash(recipe.config.json())) return std::nullopt;
+  const auto text = read_file_if_any(workdir.config(), limits::kRunConfigBytes);
+  if (!text) return std::nullopt;
+  Restored last;
+  last.folder = workdir.config();
+  last.meta = {{"config", parse_config(*text, workdir.config()).json()}};
+  return last;
 }
 
 // Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so it must
@@ -67,23 +83,22 @@ void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data,
 ClassNames agreed_classes(Group& group, const ClassNames& mine) {
   if (group.size() == 1) return mine;
   const nlohmann::json text = {{"names", mine.names}, {"owner", mine.owner}};
-  const auto agreed =
-      nlohmann::json::parse(group.gather_text(json_text(text), "class names").at(0));
+  const auto agreed = nlohmann::json::parse(group.broadcast_text(json_text(text), "class names"));
   return {agreed.at("names"), agreed.at("owner")};
 }
 
-bool claim_workdir(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
-                   const Recipe& recipe, const nlohmann::json& data, Group& group, bool restarted) {
+bool claim_workdir(Workdir& workdir, Trainer& trainer, const FoundRun& found, const Recipe& recipe,
+                   const nlohmann::json& data, Group& group, bool restarted) {
   bool finished = false;
   if (group.rank() == 0) {
     check_outside_data(recipe.config, workdir);
     trainer.load_start();
     // Between two generations of ranks, another command may hold the lock for a moment.
-    const std::vector<int64_t> steps = workdir.ckpt().steps();
     tell_if_stopped(group, [&] { workdir.claim(restarted ? kLockPatience : 0); });
-    // The run would then continue another one than `checkpoint`. A restart has the same config, and
-    // may wait for the ranks before it, which still save.
-    if (!restarted && workdir.ckpt().steps() != steps) {
+    // The run would then continue another one than the one whose config and classes it has compared
+    // with its own. A restart has the same config, and may wait for the ranks before it, which
+    // still save.
+    if (!restarted && workdir.ckpt().steps() != found.steps) {
       throw Error(Exit::peer, workdir.dir(),
                   "its checkpoints changed while this run started; run the same command again");
     }
@@ -91,13 +106,16 @@ bool claim_workdir(Workdir& workdir, Trainer& trainer, const std::optional<Resto
     const bool at_end = done && done->step >= recipe.length.total_steps;
     // A run that stopped early continues if the config now asks for that.
     const bool early =
-        done && !done->early.empty() && !may_go_on(workdir, checkpoint, recipe, data);
+        done && !done->early.empty() && !may_go_on(workdir, found.checkpoint, recipe, data);
     finished = at_end || early;
     if (!finished) {
       check_best(recipe.selection, workdir);
       require_checkpoints(workdir);
     }
-    if (!workdir.ckpt().steps().empty()) trainer.check_changes(checkpoint, finished);
+    if (!workdir.ckpt().steps().empty())
+      trainer.check_changes(found.checkpoint, finished);
+    else if (finished)
+      trainer.check_changes(last_config(workdir, recipe), finished);
     if (finished) {
       log::info("The run in {} finished already, at step {}{}", workdir.dir(), done->step,
                 early ? ": it " + done->early : "");

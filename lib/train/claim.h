@@ -2,9 +2,11 @@
 // data, their classes, and who writes to the workdir.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/distributed/group.h"
@@ -21,12 +23,18 @@ void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data,
 // Returns rank 0's class names on every rank: other ranks may have no access to the workdir.
 ClassNames agreed_classes(Group& group, const ClassNames& mine);
 
+// What rank 0 found in the workdir before it read the data.
+struct FoundRun {
+  std::vector<int64_t> steps = {};          // of the checkpoints
+  std::optional<Restored> checkpoint = {};  // what the run continues
+};
+
 // Rank 0 claims the workdir. Returns on every rank whether the run there has already finished. Rank
-// 0 first reads the weights that the run starts from, which may take long. `checkpoint`, for rank
-// 0, is what the run continues; `restarted`: the launcher has started the ranks again. Throws
-// what Workdir::claim(), Trainer::load_start(), Trainer::check_changes() and the checks of the
-// folder throw, and Stopped after a signal.
-bool claim_workdir(Workdir& workdir, Trainer& trainer, const std::optional<Restored>& checkpoint,
-                   const Recipe& recipe, const nlohmann::json& data, Group& group, bool restarted);
+// 0 first reads the weights that the run starts from, which may take long. `found` is for rank 0;
+// `restarted`: the launcher has started the ranks again. Throws Error(Exit::peer) if another
+// command has saved checkpoints since `found`, what Workdir::claim(), Trainer::load_start(),
+// Trainer::check_changes() and the checks of the folder throw, and Stopped after a signal.
+bool claim_workdir(Workdir& workdir, Trainer& trainer, const FoundRun& found, const Recipe& recipe,
+                   const nlohmann::json& data, Group& group, bool restarted);
 
 }  // namespace bv

@@ -179,7 +179,40 @@ void check_metric_names(const Config& evals, const std::vector<EvalJob>& jobs) {
   }
 }
 
+// Two evaluators get the same file if they are copies or share a YAML anchor.
+void check_files(const Config& evals, const std::vector<EvalJob>& jobs) {
+  std::map<std::string, std::string> owners;  // by file
+  for (const EvalJob& job : jobs) {
+    const std::string file = job.evaluator->outfile();
+    if (file.empty()) continue;
+    const std::string& owner = owners.emplace(file, job.name).first->second;
+    if (owner == job.name) continue;
+    evals.section(job.name).problem(
+        "outfile",
+        fmt::format("evaluator '{}' writes the same file; give each evaluator its own", owner));
+  }
+}
+
 }  // namespace
+
+std::optional<std::vector<std::string>> written_metrics(const EvalJob& job) {
+  auto names = job.evaluator->metrics();
+  if (names && job.skips_errors) names->emplace_back("errors");
+  return names;
+}
+
+MetricOwners owners_of_shared_prefixes(const std::vector<EvalJob>& jobs) {
+  MetricOwners owners;
+  for (const EvalJob& job : jobs) {
+    const bool shared = std::any_of(jobs.begin(), jobs.end(), [&](const EvalJob& other) {
+      return &other != &job && other.prefix == job.prefix;
+    });
+    const auto names = shared ? written_metrics(job) : std::nullopt;
+    for (const std::string& name : names.value_or(std::vector<std::string>()))
+      owners.emplace(job.prefix + name, job.name);
+  }
+  return owners;
+}
 
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners) {
@@ -243,6 +276,7 @@ std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& default
   std::sort(jobs.begin(), jobs.end(),
             [](const EvalJob& a, const EvalJob& b) { return a.name < b.name; });
   check_metric_names(evals, jobs);
+  check_files(evals, jobs);
   return jobs;
 }
 

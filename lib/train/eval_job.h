@@ -43,6 +43,10 @@ struct EvalDefaults {
   std::vector<PredictionFunction> predictions;
 };
 
+// Returns the names of the metrics that the evaluator may write, without its prefix; nullopt if
+// only its run can tell.
+std::optional<std::vector<std::string>> written_metrics(const EvalJob& job);
+
 // The evaluator of each metric, by the metric's whole name.
 using MetricOwners = std::map<std::string, std::string>;
 // Registers a metric of an evaluator. Returns why the evaluator must not write it, or "". If
@@ -50,6 +54,10 @@ using MetricOwners = std::map<std::string, std::string>;
 // the values.
 std::string claim_metric(const std::string& metric, const std::string& evaluator,
                          MetricOwners& owners);
+
+// Returns the owners of the metrics of evaluators that share their prefix with others, as far as
+// written_metrics() knows them. The prefix alone does not tell whose metric it is.
+MetricOwners owners_of_shared_prefixes(const std::vector<EvalJob>& jobs);
 
 // Runs the evaluator. Passes its metrics to `measure` with their whole names and returns them. Sets
 // context.left_out to count the examples that it leaves out, as the metric `errors`, and to call
@@ -62,8 +70,9 @@ Row run_evaluator(const EvalJob& job, EvalContext context, MetricOwners& owners,
 bool lacks_name(const Config& evals);
 
 // Returns all entries of `evals` in alphabetical order, which is also the order in which they run.
-// Records problems with the config. These include metrics of the same name, as far as evaluators
-// know the names before they run. Opens no data except that of evaluators that are not sound.
+// Records problems with the config. These include files of the same name, and metrics of the same
+// name, as far as evaluators know the names before they run. Opens no data except that of
+// evaluators that are not sound.
 std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& defaults,
                                 const RunLength& length);
 

@@ -186,8 +186,9 @@ void Recipe::read_length() {
   attempt(config, [&] { growth_ratios = read_growth_ratios(config, *this); });
   newest_kept = read_count(config, "max_checkpoints_to_keep", 1, 2);
   attempt(config, [&] {
-    constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
-    profile = read_profile(config, length.made_up ? kUnknown : length.total_steps);
+    constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+    const bool any = length.made_up || length.no_training;
+    profile = read_profile(config, any ? kAny : length.total_steps);
   });
 }
 
@@ -233,7 +234,7 @@ void Recipe::read_optimizer() {
         read_grad_accum_steps(config, known_model, length.batch_size, ranks);
   }
   nan_limit = options.nan_limit;
-  nan_rolls_back = options.rolls_back;
+  nan_rolls_back = options.rolls_back && !length.no_training;
   rollback_examples = options.rollback_examples;
   const bool saves = (ckpt && *ckpt) || (keep_ckpt && *keep_ckpt);
   if (nan_rolls_back && !saves)

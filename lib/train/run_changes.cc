@@ -25,6 +25,12 @@ bool leaves_training(ConfigChange change) {
   return is_harmless(change.key());
 }
 
+// Whether the change is about the weights that a run starts from.
+bool changes_start(const ConfigChange& change) {
+  const std::string& key = change.path.front();
+  return key == "resume" || key == "model_init" || key == "model_load";
+}
+
 // Returns the evaluators that measure with the loss of the run, if one of the changes is about it.
 std::set<std::string> evaluators_of_loss(const std::vector<ConfigChange>& changes,
                                          const std::vector<EvalJob>& jobs) {
@@ -87,8 +93,11 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
   if (!named && precision != recipe.precision_choice.name())
     all.push_back({{"precision"}, precision, recipe.precision_choice.name()});
   all.insert(all.end(), other_data.begin(), other_data.end());
+  // Without a step to train, a run measures the weights that it starts from.
+  const bool trains = !recipe.length.no_training;
   for (ConfigChange& change : all) {
-    const bool accepted = leaves_training(change) || whole.contains(evaluator_of(change)) ||
+    const bool accepted = (leaves_training(change) && (trains || !changes_start(change))) ||
+                          whole.contains(evaluator_of(change)) ||
                           (same_data && data_paths.matches(change.key()));
     (accepted ? changes.harmless : changes.changing).push_back(std::move(change));
   }

@@ -53,6 +53,7 @@ const KeyTable early_stop_keys(
     kWatchedKeys);
 
 // Returns the evaluators whose metrics have names like `metric`: those with the longest prefix.
+// Leaves out those that do not measure it, unless this leaves none: messages then name them.
 std::vector<const EvalJob*> find_jobs(const std::vector<EvalJob>& jobs, const std::string& metric) {
   std::vector<const EvalJob*> found;
   for (const EvalJob& job : jobs) {
@@ -61,14 +62,20 @@ std::vector<const EvalJob*> find_jobs(const std::vector<EvalJob>& jobs, const st
     if (!found.empty() && job.prefix.size() > found[0]->prefix.size()) found.clear();
     found.push_back(&job);
   }
-  return found;
+  std::vector<const EvalJob*> able;
+  for (const EvalJob* job : found) {
+    const auto names = written_metrics(*job);
+    if (!names || std::ranges::count(*names, metric.substr(job->prefix.size())) > 0)
+      able.push_back(job);
+  }
+  return able.empty() ? found : able;
 }
 
 // Returns all metric names of the evaluators; nullopt if one of them does not know its own.
 std::optional<std::vector<std::string>> known_metrics(const std::vector<const EvalJob*>& jobs) {
   std::vector<std::string> names;
   for (const EvalJob* job : jobs) {
-    const auto known = job->evaluator->metrics();
+    const auto known = written_metrics(*job);
     if (!known) return std::nullopt;
     for (const std::string& name : *known) names.push_back(job->prefix + name);
   }
@@ -118,7 +125,8 @@ WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& job
   }
   const size_t problems = problem_count(config);
   check_jobs(config, jobs, found, watched, by_eval);
-  const Direction known = metric_direction(watched.metric);
+  // The words of the user's prefix say nothing about the metric.
+  const Direction known = metric_direction(watched.metric.substr(watched.prefix.size()));
   const auto given = config.maybe<bool>("higher_is_better");
   watched.higher_is_better = given.value_or(known == Direction::up);
   if (problem_count(config) != problems) return watched;

@@ -20,11 +20,10 @@ namespace bv {
 struct WatchedMetric {
   std::string metric;  // "val/prec@1"
   bool higher_is_better = true;
-  // The evaluators that may measure it: those whose metrics have this prefix.
-  std::set<std::string> evaluators = {};
-  std::string prefix = {};
-  std::string key = {};  // in the config: "best.metric"
-  Place place = {};      // of its value
+  std::set<std::string> evaluators = {};  // those that may measure it
+  std::string prefix = {};                // of their metrics
+  std::string key = {};                   // in the config: "best.metric"
+  Place place = {};                       // of its value
 };
 
 // The best value of a metric so far, where a value must be better by more than `min_delta` to take

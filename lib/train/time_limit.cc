@@ -43,10 +43,16 @@ std::string slurm_job() {
   return array.empty() ? variable("SLURM_JOB_ID") : array + "_" + variable("SLURM_ARRAY_TASK_ID");
 }
 
-// Whether this process requeues the job: only the one that the job started first.
+// Whether this process requeues the job: only one process of a run does.
 bool requeues(const TimeLimit& limit) {
+  if (!limit.requeue || is_rank_of_launcher()) return false;
+  const RankLayout& layout = limit.layout;
+  // SLURM_PROCID does not tell ranks apart: all ranks that torchrun or mpirun starts on a host
+  // inherit the same one.
+  if (layout.size > 1 && layout.found_by != "self")
+    return (layout.launches ? layout.node : layout.rank) == 0;
   const std::string task = variable("SLURM_PROCID");
-  return limit.requeue && !is_rank_of_launcher() && (task.empty() || task == "0");
+  return task.empty() || task == "0";
 }
 
 // The step and the manifest_identity() of each checkpoint. A save adds a checkpoint. Its step

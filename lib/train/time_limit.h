@@ -4,12 +4,15 @@
 #include <string>
 #include <string_view>
 
+#include "lib/distributed/launch/rank_layout.h"
+
 namespace bv {
 
 struct TimeLimit {
   std::string max_time;  // of --max-time: 47h50m; empty: none
   bool requeue = false;  // --requeue
   std::string workdir;   // empty: nothing is saved
+  RankLayout layout;     // of this process
 };
 
 // Returns a length of time in seconds: "47h50m", "90s", "2d". Throws Error(Exit::usage).
@@ -23,8 +26,8 @@ double parse_time_limit(std::string_view text);
 void set_time_limit(const TimeLimit& limit);
 
 // After a run that stopped with 75 and --requeue: requeues the slurm job, which then continues.
-// Does so only in the process that the job started first, and only if this start has saved a
-// checkpoint. Otherwise, or if the requeue fails, logs a warning.
+// Only one process of the run does so: the launcher of node 0, or rank 0 under another launcher. If
+// this start has saved no checkpoint, or if the requeue fails, that process logs a warning.
 void requeue_job(const TimeLimit& limit);
 
 }  // namespace bv

@@ -42,7 +42,14 @@ void throw_file_error(Exit code, const std::string& path, std::string_view what,
   // The last two come from file servers.
   const bool disk_fails = error == EIO || error == ESTALE || error == ETIMEDOUT;
   if (code == Exit::usage && disk_fails) code = Exit::storage;
-  throw Error(code, path, fmt::format("{}{}", what, file_error_text(error)));
+  const std::string why = fmt::format("{}{}", what, file_error_text(error));
+  if (error == EMFILE)
+    throw TooManyOpenFiles(
+        code, path,
+        why + ": raise this process's limit (ulimit -n, and -Hn for the hard limit; LimitNOFILE=)");
+  if (error == ENFILE)
+    throw TooManyOpenFiles(code, path, why + ": raise this host's limit (sysctl fs.file-max)");
+  throw Error(code, path, why);
 }
 
 }  // namespace bv

@@ -51,8 +51,15 @@ std::string kind_text(mode_t mode);
 // The text for an errno value: "no such file", "is a folder", otherwise the system's own.
 std::string file_error_text(int error);
 
+// No file can be opened: this process or the host already has too many open. That is no fault of
+// the file, so code that takes a file for broken if it cannot be read lets this error pass.
+struct TooManyOpenFiles : Error {
+  using Error::Error;
+};
+
 // Throws Error(`code`) "<path>: error: <what><text of the errno value>". For EIO, ESTALE and
-// ETIMEDOUT throws Exit::storage in place of Exit::usage, because the user made no mistake.
+// ETIMEDOUT throws Exit::storage in place of Exit::usage, because the user made no mistake; for
+// EMFILE and ENFILE throws TooManyOpenFiles in place of Error.
 [[noreturn]] void throw_file_error(Exit code, const std::string& path, std::string_view what,
                                    int error);
 

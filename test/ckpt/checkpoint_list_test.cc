@@ -89,6 +89,21 @@ TEST_CASE("the list says of each checkpoint what was measured and why it is kept
   CHECK(list_checkpoints(run.folder.path() + ":best").checkpoints.at(0).name == "best");
 }
 
+TEST_CASE("the list has the values of a run whose ckpt/ is a symbolic link") {
+  const ListedRun run;
+  const MemoryFolder other;
+  fs::rename(run.ckpt.path(), other / "moved");
+  fs::create_directory_symlink(other / "moved", run.ckpt.path());
+  CHECK(list_checkpoints(run.folder.path()).metric == "val/prec@1");
+  CHECK(list_checkpoints(run.ckpt.path()).metric == "val/prec@1");
+  CHECK(list_checkpoints(run.ckpt.step(20)).checkpoints.at(0).value == 0.75);
+  // A link to a folder of checkpoints beside the rows: the path does not name the workdir.
+  fs::remove(run.ckpt.path());
+  fs::rename(other / "moved", run.ckpt.path());
+  fs::create_directory_symlink(run.ckpt.path(), other / "link");
+  CHECK(list_checkpoints(other / "link").metric == "val/prec@1");
+}
+
 TEST_CASE("the list names a wrong manifest and a wrong size, verifying also a changed byte") {
   const ListedRun run;
   run.cut_off(run.ckpt.step(40));

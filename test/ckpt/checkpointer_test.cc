@@ -344,6 +344,41 @@ TEST_CASE("checkpointer: a broken checkpoint never replaces a whole one") {
   CHECK(names_in(workdir.ckpt().path()) == std::set<std::string>{"LAST", "step-21", "step-22"});
 }
 
+TEST_CASE("checkpointer: a restart reads only what the deletion of an old checkpoint requires") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  const CkptFolder ckpt = workdir.ckpt();
+  const auto save = [](Checkpointer& checkpointer, int64_t step, bool keep = false) {
+    checkpointer.save(state_of(step), keep);
+    checkpointer.wait();
+  };
+  const auto flip_state = [&](int64_t step) {
+    flip(ckpt.step(step) + "/state-00000-of-00001.safetensors", 300);
+  };
+  save_all(workdir, {10, 20});
+  {
+    Checkpointer resumed(workdir, {}, /*newest_kept=*/3);
+    flip_state(20);
+    save(resumed, 30);  // nothing is to be deleted, so nothing is read
+    flip_state(20);     // whole again
+    save(resumed, 40);
+    CHECK(ckpt.steps() == std::vector<int64_t>{20, 30, 40});
+    save(resumed, 50, /*keep=*/true);
+  }
+  CHECK(ckpt.steps() == std::vector<int64_t>{30, 40, 50});
+  flip_state(50);  // there are two newer ones, so only the size of this one is checked
+  {
+    Checkpointer resumed(workdir, {}, /*newest_kept=*/4);
+    save(resumed, 60);
+    save(resumed, 70);
+  }
+  CHECK(ckpt.steps() == std::vector<int64_t>{40, 50, 60, 70});
+  fs::resize_file(ckpt.step(40) + "/state-00000-of-00001.safetensors", 1);
+  Checkpointer resumed(workdir, {}, /*newest_kept=*/4);
+  save(resumed, 30);  // stays, because 40 does not count
+  CHECK(ckpt.steps() == std::vector<int64_t>{30, 40, 50, 60, 70});
+}
+
 TEST_CASE("checkpointer: a checkpoint from which no run can continue replaces none") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());

@@ -101,7 +101,9 @@ TEST_CASE("earlier run: run.json is read, or put aside if it is damaged") {
        {"", "[]", "{\"restarts\"", R"({"restarts": "2"})", R"({"restarts": -1})",
         R"({"started": 3})", R"({"config_changes": {}})", R"({"config_changes": [1]})",
         R"({"config_changes": [{"step": "3", "changes": []}]})",
-        R"({"config_changes": [{"step": 3, "changes": [1]}]})"}) {
+        R"({"config_changes": [{"step": 3, "changes": [1]}]})", R"({"metric_owners": []})",
+        R"({"metric_owners": {"val/loss": 1}})",
+        R"({"config_changes": [{"step": 3, "changes": [], "harmless": [1]}]})"}) {
     INFO(text);
     dir.write("run.json", text);
     CHECK(read_earlier_starts(file).count == 0);
@@ -116,11 +118,22 @@ TEST_CASE("earlier run: a changed evaluator without a prefix does not change the
       parse_config("evals:\n  all: {prefix: ''}\n  val: {type: classification}\n", "c.yaml");
   const auto changes =
       nlohmann::json::parse(R"([{"step": 3, "changes": [], "evaluators": ["all", "gone"]}])");
-  const MeasuredAnew changed = changed_metrics(changes, config);
+  const MeasuredAnew changed = changed_metrics(changes, config, {});
   CHECK(last_step_before_change(changed, "loss") == 3);
   CHECK(last_step_before_change(changed, "gone/loss") == 3);
   CHECK(last_step_before_change(changed, "val/loss") == -1);
-  CHECK(changed_metrics(nlohmann::json::array(), config).empty());
+  CHECK(changed_metrics(nlohmann::json::array(), config, {{"loss", "all"}}).empty());
+}
+
+TEST_CASE("earlier run: a changed evaluator does not change the metrics of one with its prefix") {
+  const Config config = parse_config("evals:\n  cm: {prefix: val/}\n  val: {}\n", "c.yaml");
+  const auto changes =
+      nlohmann::json::parse(R"([{"step": 3, "changes": [], "evaluators": ["cm"]}])");
+  const MeasuredAnew changed =
+      changed_metrics(changes, config, {{"val/f1_macro", "cm"}, {"val/prec@1", "val"}});
+  CHECK(last_step_before_change(changed, "val/f1_macro") == 3);
+  CHECK(last_step_before_change(changed, "val/prec@1") == -1);
+  CHECK(last_step_before_change(changed, "val/of_either") == 3);
 }
 
 }  // namespace bv::test

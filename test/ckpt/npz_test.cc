@@ -159,6 +159,21 @@ TEST_CASE("npz: zip64 records are written and read") {
   }
 }
 
+// Python's zipfile writes such archives if the directory begins between 2 GiB and 4 GiB.
+TEST_CASE("npz: zip64 records are read even if the end record does not refer to them") {
+  const MemoryFolder folder;
+  const std::string array = npy_header("<f4", {2}) + std::string(8, '\0');
+  write_zip(folder / "a.npz", {{"x.npy", array}, {"y.npy", array}}, 0);
+  std::string content = read_file(folder / "a.npz");
+  const size_t end = content.size() - 22, end64 = end - 20 - 56;
+  patch<uint16_t>(content, end + 8, 2);
+  patch<uint16_t>(content, end + 10, 2);
+  std::memcpy(&content[end + 12], &content[end64 + 40], 4);  // the size of the directory
+  std::memcpy(&content[end + 16], &content[end64 + 48], 4);  // its offset
+  write(folder / "a.npz", content);
+  CHECK(read_npz(folder / "a.npz").size() == 2);
+}
+
 TEST_CASE("npz: bad npy headers are refused, each with its line") {
   const MemoryFolder folder;
   const std::string file = folder / "a.npz";

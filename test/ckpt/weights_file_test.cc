@@ -119,7 +119,8 @@ TEST_CASE("weights: pickles are refused by name and by content, with advice") {
   const MemoryFolder folder;
   const std::string advice =
       ": error: pickled weights can run code and are never loaded; convert them once in Python: "
-      "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')";
+      "safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors') "
+      "(docs/from-timm.md has the line for checkpoints of timm's train.py)";
   for (const char* name : {"a.pth", "a.pt", "a.bin", "a.ckpt", "a.pkl"}) {
     write(folder / name, "anything");
     CHECK(error_of([&] { read_weights(folder / name, 0); }) == (folder / name) + advice);

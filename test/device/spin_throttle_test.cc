@@ -1,5 +1,7 @@
 #include "lib/device/spin_throttle.h"
 
+#include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "test/support/child.h"
 #include "test/support/clock.h"
 #include "test/support/limits.h"
 
@@ -16,6 +19,38 @@ namespace bv::test {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
+
+void set_cores(const cpu_set_t& cores) {
+  REQUIRE(::sched_setaffinity(0, sizeof(cores), &cores) == 0);
+}
+
+// All threads of this process share one core, until set_cores() with the result.
+cpu_set_t use_one_core() {
+  cpu_set_t before, one;
+  REQUIRE(::sched_getaffinity(0, sizeof(before), &before) == 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  set_cores(one);
+  return before;
+}
+
+// A thread that always wants a core.
+class BusyThread {
+ public:
+  ~BusyThread() { stop(); }
+  void stop() {
+    end_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> end_ = false;
+  std::thread thread_{[this] {
+    while (!end_) {
+    }
+  }};
+};
 
 }  // namespace
 
@@ -38,24 +73,14 @@ TEST_CASE("cores are contended while a thread waits for a core a fifth of the ti
 }
 
 TEST_CASE("a thread that must wait for a core throttles, and no longer when the cores are free") {
-  // All threads of this process share one core.
-  cpu_set_t before, one;
-  REQUIRE(::sched_getaffinity(0, sizeof(before), &before) == 0);
-  CPU_ZERO(&one);
-  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
-    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
-  REQUIRE(::sched_setaffinity(0, sizeof(one), &one) == 0);
+  const cpu_set_t before = use_one_core();
   ::unsetenv("GOMP_SPINCOUNT");
   ::unsetenv("OMP_WAIT_POLICY");
   {
     const SpinThrottle throttle(2);
     REQUIRE(throttle.active());
     const size_t threads = thread_count();
-    std::atomic<bool> end = false;
-    std::thread busy([&] {
-      while (!end) {
-      }
-    });
+    BusyThread busy;
     const auto work_until = [&](bool wanted) {
       for (const double limit = now() + kWatchdog;
            throttle.throttled() != wanted && now() < limit;) {
@@ -64,12 +89,28 @@ TEST_CASE("a thread that must wait for a core throttles, and no longer when the 
     };
     CHECK(work_until(true));
     CHECK(thread_count() > threads + 1);
-    end = true;
-    busy.join();
+    busy.stop();
     CHECK(wait_until([&] { return !throttle.throttled(); }));
     CHECK(wait_until([&] { return thread_count() == threads; }));
   }
-  REQUIRE(::sched_setaffinity(0, sizeof(before), &before) == 0);
+  set_cores(before);
+}
+
+TEST_CASE("a run goes on unthrottled if the system allows no more threads") {
+  if (kThreadSanitized || ::getuid() != 0) return;  // it counts the threads of another user
+  const int status = run_in_child([] {
+    constexpr uid_t kNobodyElse = 61234;
+    REQUIRE(::setuid(kNobodyElse) == 0);
+    use_one_core();
+    // This thread, the busy one, the throttle's watcher and the first thread of its team.
+    const Limit few(RLIMIT_NPROC, 4);
+    const SpinThrottle throttle(2);
+    const BusyThread busy;
+    for (const double limit = now() + kWatchdog; thread_count() > 2 && now() < limit;) {
+    }
+    REQUIRE(thread_count() == 2);  // the watcher has given up
+  });
+  CHECK(status == 0);
 }
 
 TEST_CASE("what the user says about spinning counts, and one thread has nobody to wait for") {

@@ -56,6 +56,10 @@ TEST_CASE("a group of one opens nothing and calls nothing") {
   group.broadcast(tensor, 0, "broadcast");
   const int64_t word[] = {3, -1};
   CHECK(group.all_max(word, "word") == std::vector<int64_t>{3, -1});
+  at::Tensor before = at::zeros({6});
+  group.send_to_next(before, tensor.to(at::kFloat), "send to next").wait();
+  CHECK(before[4].item<float>() == 4);
+  CHECK(group.broadcast_text("x", "text") == "x");
   CHECK(group.gather_text("x", "text") == std::vector<std::string>{"x"});
   group.barrier("barrier");
   group.note_step(3);
@@ -80,6 +84,8 @@ TEST_CASE("a planned group has a rank and a size, and refuses collectives") {
   CHECK_THROWS_AS(group->reduce_scatter_sum(one, four, "a"), Error);
   CHECK_THROWS_AS(group->all_gather(four, one, "a"), Error);
   CHECK_THROWS_AS(group->broadcast(one, 0, "a"), Error);
+  CHECK_THROWS_AS(group->send_to_next(one, one, "a"), Error);
+  CHECK_THROWS_AS(group->broadcast_text("x", "a"), Error);
   CHECK_THROWS_AS(group->gather_text("x", "a"), Error);
   CHECK_THROWS_AS(group->barrier("a"), Error);
 }
@@ -194,6 +200,14 @@ TEST_CASE("a rank that ends with an error tells the others why") {
           R"(it never joined collective 4( \(gradients\)|, which no rank had started yet))");
 }
 
+TEST_CASE("a rank that fails too but takes longer to write its rows keeps its own exit code") {
+  auto workers = start_ranks("all_fail", 3, {{"BVTRAIN_SILENCE", "20"}});
+  for (const Finished& ended : wait_all(workers)) {
+    CHECK(ended.code == 5);
+    CHECK(group_lines(ended.err).empty());
+  }
+}
+
 TEST_CASE("a signal that came to all ranks is no failure, whichever looks for it first") {
   auto ranks = start_ranks("slow_to_look", 2);
   for (const Worker& rank : ranks) CHECK(rank.first_line() == "joined");
@@ -266,13 +280,14 @@ TEST_CASE("ranks that never join are named at the start") {
   variables["BVTRAIN_STARTUP_TIMEOUT"] = "1.5";
   Worker first("steps", variables);
   variables = rank_variables(2, 4, port);
-  Worker third("steps", variables);
-  const Finished ended = first.wait();
-  CHECK(ended.code == 7);
-  CHECK_THAT(ended.err,
-             Catch::Matches(R"(\[distributed\] only some of 4 ranks joined within 1\.\d+ s; )"
-                            R"(missing: 1, 3\n)"));
-  CHECK(third.wait().code == 7);
+  Worker third("steps", variables);  // it would wait for longer
+  for (Worker* worker : {&first, &third}) {
+    const Finished ended = worker->wait();
+    CHECK(ended.code == 7);
+    CHECK_THAT(ended.err,
+               Catch::Matches(R"(\[distributed\] only some of 4 ranks joined within 1\.\d+ s; )"
+                              R"(missing: 1, 3\n)"));
+  }
 
   variables = rank_variables(1, 4, free_port());
   variables["BVTRAIN_STARTUP_TIMEOUT"] = "0.3";

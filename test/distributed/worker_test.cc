@@ -14,6 +14,7 @@
 #include "lib/distributed/group.h"
 #include "lib/distributed/launch/launcher.h"
 #include "lib/distributed/store.h"
+#include "lib/distributed/watch/heartbeat.h"
 #include "lib/distributed/watch/watch.h"
 #include "lib/util/rng.h"
 #include "lib/util/signals.h"
@@ -82,6 +83,10 @@ void check_sums(Group& group) {
       for (int r = 0; r < size; ++r)
         expect(all.slice(0, r * n, (r + 1) * n).equal(values(r, n, type)), "all_gather of " + name);
 
+      at::Tensor before = at::full({n}, 77, type);
+      group.send_to_next(before, values(rank, n, type), "send to next").wait();
+      expect(before.equal(values((rank + size - 1) % size, n, type)), "send_to_next of " + name);
+
       for (int root = 0; root < size; ++root) {
         at::Tensor sent = values(rank, n, type);
         group.broadcast(sent, root, "broadcast");
@@ -125,6 +130,9 @@ void check_words(Group& group) {
   expect(group.all_max({}, "nothing").empty(), "all_max of nothing");
   const std::string text = std::string(static_cast<size_t>(group.rank() * 1000), 'x') + "\0\n" +
                            std::to_string(group.rank());
+  const std::string first("\0 of rank 0", 11);
+  expect(group.broadcast_text(group.rank() > 0 ? text : first, "text") == first, "broadcast_text");
+  expect(group.broadcast_text(group.rank() > 0 ? text : "", "text").empty(), "an empty text");
   const auto texts = group.gather_text(text, "texts");
   expect(std::ssize(texts) == group.size(), "gather_text");
   for (int r = 0; r < group.size(); ++r)
@@ -144,6 +152,17 @@ void sums() {
   group->all_reduce_sum(at::ones({1000000}), "sum").wait();
   expect(group->counts().bytes_sent - before == 2 * (group->size() - 1) * 4000000 / group->size(),
          "bytes of the ring");
+  const int64_t before_next = group->counts().bytes_sent;
+  at::Tensor previous = at::empty({1000000});
+  group->send_to_next(previous, at::ones({1000000}), "send to next").wait();
+  expect(group->counts().bytes_sent - before_next == (group->size() > 1 ? 4000000 : 0),
+         "bytes to the next rank only");
+  const int64_t before_text = group->counts().bytes_sent;
+  group->broadcast_text(std::string(1000, 'x'), "text");
+  // The last rank passes nothing on in the tree.
+  expect(group->rank() < group->size() - 1 || group->size() == 1 ||
+             group->counts().bytes_sent == before_text,
+         "bytes of a broadcast text");
   group->finish();
   expect(group->counts().collectives == 0, "a group of one after the end");
   std::printf("ok\n");
@@ -349,6 +368,14 @@ void launcher() {
   _exit(code);
 }
 
+// All ranks fail at the same time. Rank 0 then writes its rows to a slow disk.
+void all_fail() {
+  const auto group = join_here();
+  const Group::Phase failing(*group, kFailing);
+  if (group->rank() == 0) pause(2.5);
+  abort_group(Exit::storage, "out/x: error: no space left");
+}
+
 TEST_CASE(kWorkerCase, "[.]") {
   const std::map<std::string, std::function<void()>> roles = {{"sums", sums},
                                                               {"steps", steps},
@@ -358,7 +385,8 @@ TEST_CASE(kWorkerCase, "[.]") {
                                                               {"until_signal", until_signal},
                                                               {"lives", lives},
                                                               {"wait_for_others", wait_for_others},
-                                                              {"slow_to_look", slow_to_look}};
+                                                              {"slow_to_look", slow_to_look},
+                                                              {"all_fail", all_fail}};
   // The launcher starts its ranks with these signals blocked.
   const sigset_t signals = stop_signals();
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);

@@ -155,6 +155,10 @@ TEST_CASE("a wrong command line is explained in plain words") {
         "bvtrain: error: --format: expected one of npz, safetensors, timm, onnx, got 'foo'\n");
   CHECK(refused({"--config", "a.yaml", "--set", "lr", "3"}) ==
         "--set lr 3: error: write --set lr=3\n");
+  CHECK(refused({"--config", "a.yaml", "--set", "lr", "=", "3"}) ==
+        "--set lr = 3: error: write --set lr=3\n");
+  CHECK(refused({"--config", "a.yaml", "--set", "lr:", "3"}) ==
+        "--set lr: 3: error: write --set lr=3\n");
   CHECK(refused({"--config", "a.yaml"}, {{"BVTRAIN_SYNTHETIC", "foo"}}) ==
         "$BVTRAIN_SYNTHETIC=foo: error: --synthetic: expected true or false\n");
 }

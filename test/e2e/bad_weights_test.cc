@@ -219,7 +219,8 @@ TEST_CASE("a weights file that is missing, or is something else") {
   write(bad.dir / "x.pth", "\x80\x02");
   CHECK(line("model_init", bad.dir / "x.pth") ==
         "x.pth: error: pickled weights can run code and are never loaded; convert them once in "
-        "Python: safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors')\n");
+        "Python: safetensors.torch.save_file(torch.load(F, weights_only=True), 'F.safetensors') "
+        "(docs/from-timm.md has the line for checkpoints of timm's train.py)\n");
   write(bad.dir / "t.txt", "hello");
   CHECK(line("model_init", bad.dir / "t.txt") ==
         "t.txt: error: neither an npz nor a safetensors file nor a folder with a checkpoint\n");

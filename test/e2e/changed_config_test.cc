@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/util/host.h"
 #include "test/support/binary.h"
+#include "test/support/opens.h"
 #include "test/support/text.h"
 
 namespace bv::test {
@@ -87,6 +89,22 @@ TEST_CASE("a finished run says that a changed config trains nothing") {
   const Finished harmless = finished.again({"input.threads=1", "log_training_steps=2"});
   CHECK(harmless.code == 0);
   CHECK(contains(harmless.err, "changed config: log_training_steps: 5 -> 2\n"));
+}
+
+TEST_CASE("a changed config is refused even if the finished run has saved no checkpoint") {
+  const FinishedRun finished({"total_steps=0"});
+  REQUIRE(std::filesystem::is_empty(finished.workdir + "/ckpt"));
+  const Finished changed = finished.again({"total_steps=0", "evals.test.data.split=train"});
+  INFO(changed.err);
+  CHECK(changed.code == 2);
+  CHECK(contains(changed.err, "changed config: evals.test.data.split: test -> train\n"));
+  CHECK(contains(changed.err, "the run there finished with another evals.test.data.split, so"));
+  // Harmless changes are also reported, and no others.
+  const Finished harmless = finished.again({"total_steps=0", "log_training_steps=2"});
+  INFO(harmless.err);
+  CHECK(harmless.code == 0);
+  CHECK(contains(harmless.err, "changed config: log_training_steps: 5 -> 2\n"));
+  CHECK(count(harmless.err, "changed config: ") == 1);
 }
 
 TEST_CASE("data that has changed is told, also if the checkpoint does not hold its size") {
@@ -181,6 +199,31 @@ TEST_CASE("a changed config is refused even if the only checkpoint must be renam
                  step + " is back: a process was killed while it replaced this checkpoint\n"));
   CHECK(contains(refused.err, "changed config: lr: 0.002 -> 0.5\n"));
   CHECK(contains(refused.err, "error: the run there was started with another lr; add"));
+}
+
+TEST_CASE("a run does not continue what another command has trained since it looked") {
+  const TempFolder dir;
+  const std::string data = dir / "train.npz";
+  write_npz(data, {{"image", at::zeros({64, 6, 6, 1}, at::kByte)},
+                   {"label", at::arange(64).remainder(2)}});
+  write(dir / "c.yaml", fmt::format(kArrayConfig, data, data));
+  const auto arguments = [&](const std::string& lr) {
+    return std::vector<std::string>{"--config", dir / "c.yaml", "--workdir",
+                                    dir / "w",  "--set",        "lr=" + lr};
+  };
+  OpenWatch watch(data);
+  Child late(arguments("0.5"), {{"BVTRAIN_SLEEP_AT", "start.load:1:3"}});
+  int opened = 0;  // after it has looked for checkpoints
+  REQUIRE(wait_until([&] { return (opened += watch.count()) > 0; }));
+  late.kill(SIGSTOP);
+  CHECK(run(arguments("0.002")).code == 0);
+  late.kill(SIGCONT);
+  const Finished refused = late.wait();
+  INFO(refused.err);
+  CHECK(refused.code == 7);
+  CHECK(contains(refused.err,
+                 "w: error: its checkpoints changed while this run started; run the same command "
+                 "again\n"));
 }
 
 TEST_CASE("a checkpoint that does not hold the size of its data continues") {

@@ -130,6 +130,9 @@ TEST_CASE("one, two, four and eight processes: the same 50 steps, rows and evalu
     const auto rows = repeatable_rows(f.dir / name);
     check_close(one, rows, kBound);
     CHECK(finished.err.find("mixup: pairs examples over the whole batch") != std::string::npos);
+    const std::string log = read_text(f.dir / name + "/log/rank-1.log");
+    CHECK(log.find("Hello from process 1") != std::string::npos);
+    CHECK(log.find("training_loss = ") == std::string::npos);  // in the log of rank 0
     const NamedTensors theirs = read_npz(f.dir / name + "/logits.npz");
     CHECK(theirs.at("inputs/_id").equal(saved.at("inputs/_id")));
     CHECK(theirs.at("inputs/labels").equal(saved.at("inputs/labels")));

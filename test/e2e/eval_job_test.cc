@@ -107,6 +107,21 @@ TEST_CASE("bvtrain eval passes over a checkpoint that the run deletes meanwhile"
   CHECK(metric_rows(f.workdir + "/eval").back().at("step") == "20");
 }
 
+TEST_CASE("bvtrain eval refuses a finished run that has no checkpoint") {
+  const EvaluatedRun f;
+  REQUIRE(f.train_with({"total_steps=0"}).code == 0);
+  const Finished none = f.evaluate();
+  INFO(none.err);
+  CHECK(none.code == 2);
+  CHECK(none.err.ends_with(f.workdir + ": error: the run has finished and has no checkpoint\n"));
+  fs::remove(f.workdir + "/DONE");
+  const Finished later = f.evaluate();
+  INFO(later.err);
+  CHECK(later.code == 0);
+  CHECK(contains(later.err, "Evaluated nothing: " + f.workdir + " has no checkpoint yet\n"));
+  CHECK_FALSE(contains(later.err, "the rows are in"));
+}
+
 TEST_CASE("bvtrain eval passes over what it cannot read, and refuses what makes no sense") {
   const EvaluatedRun f;
   REQUIRE(f.train().code == 0);

@@ -121,7 +121,8 @@ TEST_CASE("a run whose ranks do not all join ends with code 7 and names them") {
                                  {"LOCAL_RANK", "0"},
                                  {"LOCAL_WORLD_SIZE", "3"},
                                  {"MASTER_ADDR", "127.0.0.1"},
-                                 {"MASTER_PORT", port}});
+                                 {"MASTER_PORT", port},
+                                 {"BVTRAIN_HEARTBEAT", "0.2"}});
   const Finished alone = run(f.args("w", {}), outside);
   CHECK(alone.code == 7);
   CHECK_THAT(alone.err,

@@ -225,14 +225,20 @@ TEST_CASE("a run whose folder has a name that is not UTF-8 trains and continues 
   DigitsRun f(digits_config("lr: 0.01\nsharding_strategy: zero1\n"));
   f.workdir = f.dir / "caf\xe9";
   for (const int steps : {5, 7}) {
-    const Finished trained = f.train(
-        {"--devices", "cpu:2", "--set", fmt::format("total_steps={}", steps), "--accept-changes"});
+    const Finished trained =
+        f.train({"--devices", "cpu:2", "--set", fmt::format("total_steps={}", steps), "--set",
+                 fmt::format("max_checkpoints_to_keep={}", steps), "--accept-changes"});
     INFO(trained.err);
     REQUIRE(trained.code == 0);
     CHECK(metric_rows(f.workdir).back().at("step") == std::to_string(steps));
   }
   const auto about = nlohmann::json::parse(read_text(f.workdir + "/run.json"));
   CHECK(about.at("start") == "workdir");
+  CHECK(about.at("synthetic") == false);
+  REQUIRE(about.at("config_changes").size() == 1);
+  CHECK(about.at("config_changes")[0].at("changes").size() == 2);
+  CHECK(about.at("config_changes")[0].at("harmless") ==
+        std::vector<std::string>{"max_checkpoints_to_keep: 5 -> 7"});
   CHECK(contains(about.at("argv").dump(), "caf\xef\xbf\xbd"));  // U+FFFD
 }
 

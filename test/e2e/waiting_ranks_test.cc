@@ -258,6 +258,11 @@ TEST_CASE("an elastic restart uses a number of ranks that divides every batch") 
       run(f.args(2, {"--elastic", "3:4", "--max-restarts", "1", "--set", "total_steps=50"}));
   CHECK(fewer.code == 2);
   CHECK(fewer.err == "--elastic 3:4: error: the run starts with 2 ranks\n");
+  const Finished fixed =
+      run(f.args(2, {"--elastic", "1:2", "--max-restarts", "1", "--set", "mesh=[[data, 2]]"}));
+  CHECK(fixed.code == 2);
+  CHECK(fixed.err.find("mesh: its sizes fix the number of processes, which --elastic changes") !=
+        std::string::npos);
 }
 
 TEST_CASE("a run that waits for its other processes can be stopped") {

@@ -294,6 +294,23 @@ TEST_CASE("class_metrics refuses labels and keys that do not fit") {
              Catch::Contains("threshold: has no effect without multilabel: true"));
 }
 
+TEST_CASE("class_metrics refuses a class number that the model does not have before the run") {
+  const TempFolder folder;
+  at::Tensor label = at::arange(40) % 4;
+  label[37] = 6;
+  write_npz(folder / "d.npz", {{"image", at::zeros({40, 2, 2, 3})}, {"label", label}});
+  const std::string line = error_of([&] {
+    from_yaml(npz_config(folder / "d.npz", "label_key: label"), [&](const Config& config) {
+      EvalEnv env;
+      env.name = "e";
+      env.batch_size = 2;
+      env.data.source.num_classes = 4;
+      return Evaluator::Registry::make("class_metrics", config, {}, env)->probe(2);
+    });
+  });
+  CHECK(line == "error: evaluator 'e': 'label' of train row 37 is not within 0 .. 3");
+}
+
 TEST_CASE("outputs that are NaN or infinite are refused with the first example") {
   const TempFolder folder;
   at::Tensor logits = noise({5, 3}, 1);

@@ -63,6 +63,27 @@ TEST_CASE("of several labels each counts as right; an example without labels is 
       measure("classification", npz_config(none, "loss_name: softmax_xent")).at("prec@1")));
 }
 
+TEST_CASE("the report agrees with prec@1: a guess with the largest label is right") {
+  const TempFolder folder;
+  const at::Tensor logits =
+      at::tensor({9., 1., 0., 1., 9., 0., 0., 1., 9., 9., 1., 0.}).to(at::kFloat).view({4, 3});
+  const at::Tensor labels =
+      at::tensor({1., 1., 0., 1., 1., 0., 1., 1., 0., 0., 0., 0.}).to(at::kFloat).view({4, 3});
+  const Measured several =
+      measure("classification",
+              npz_config(store_logits(folder, logits, labels), "loss_name: sigmoid_xent"));
+  CHECK(several.at("prec@1") == Approx(2 / 3.));
+  const EvalDetails& shown = several.details.at(0);
+  CHECK(shown.confusion == std::vector<std::vector<int64_t>>{{1, 0, 1}, {0, 1, 0}, {0, 0, 0}});
+  REQUIRE(shown.wrong.size() == 1);
+  CHECK(shown.wrong[0].index == 2);
+
+  const std::string smoothed = store_logits(folder, at::eye(3).flip(0), at::eye(3) * 0.89 + 0.01);
+  CHECK(measure("classification", npz_config(smoothed, "loss_name: softmax_xent"))
+            .details.at(0)
+            .wrong.size() == 2);
+}
+
 TEST_CASE("of equal logits the lowest classes are the five best") {
   const TempFolder folder;
   const at::Tensor labels = at::eye(10, at::kFloat);

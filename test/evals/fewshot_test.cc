@@ -1,6 +1,7 @@
 // fewshot_lsr: NumPy's permutations, the regression and whole passes compared with big_vision's
 // numbers, and the keys.
 #include <fstream>
+#include <limits>
 
 #include "lib/evals/common/least_squares.h"
 #include "lib/evals/common/numpy_rng.h"
@@ -148,16 +149,48 @@ TEST_CASE("a class with fewer examples than shots gives all of them, an empty on
   CHECK(members[1].empty());
 }
 
-TEST_CASE("a representation that diverged has the accuracy of always predicting class 0") {
+TEST_CASE("representations that are NaN or infinite are refused with the first example") {
   const TempFolder folder;
   NamedTensors data = examples(20);
-  data["image"].fill_(std::nanf(""));
+  data["image"][4].fill_(std::numeric_limits<float>::infinity());
+  data["image"][3].fill_(std::nanf(""));
   write_npz(folder / "n.npz", data);
-  const std::string source = fmt::format("{{name: npz, fname: '{}'}}", folder / "n.npz");
-  const Measured measured =
-      measure("fewshot_lsr",
-              fmt::format("{{datasets: {{a: {{train: {0}, test: {0}}}}}, shots: [2]}}", source));
-  CHECK(measured.at("z/a_2shot-seed-0") == 0.2);
+  write_npz(folder / "d.npz", examples(20));
+  const std::string bad = fmt::format("{{name: npz, fname: '{}'}}", folder / "n.npz");
+  const std::string good = fmt::format("{{name: npz, fname: '{}'}}", folder / "d.npz");
+  const std::string line =
+      "error: evaluator 'e': the model's output for train row 3 is NaN or infinite";
+  for (const auto& [train, test] : {std::pair(bad, good), std::pair(good, bad)}) {
+    CHECK(refusal(
+              "fewshot_lsr",
+              fmt::format("{{datasets: {{a: {{train: {}, test: {}}}}}, shots: [2]}}", train, test),
+              Exit::diverged) == line);
+    CHECK(refusal("knn", fmt::format("{{train: {}, data: {}, batch_size: 2}}", train, test),
+                  Exit::diverged) == line);
+  }
+}
+
+TEST_CASE("data sets of which mask_key leaves no example are refused") {
+  const TempFolder folder;
+  NamedTensors data = examples(20);
+  data["keep"] = at::ones({20}, at::kLong);
+  write_npz(folder / "d.npz", data);
+  data["keep"].zero_();
+  write_npz(folder / "n.npz", data);
+  const std::string none = fmt::format("{{name: npz, fname: '{}'}}", folder / "n.npz");
+  const std::string all = fmt::format("{{name: npz, fname: '{}'}}", folder / "d.npz");
+  const auto said = [](const std::string& type, const std::string& keys) {
+    return refusal(type, fmt::format("{{{}, mask_key: keep}}", keys));
+  };
+  const std::string start = "error: evaluator 'e': no example of evals.e",
+                    end = " counts (mask_key 'keep')";
+  const auto sets = [](const std::string& train, const std::string& test) {
+    return fmt::format("shots: [2], datasets: {{a: {{train: {}, test: {}}}}}", train, test);
+  };
+  CHECK(said("fewshot_lsr", sets(none, all)) == start + ".a.train" + end);
+  CHECK(said("fewshot_lsr", sets(all, none)) == start + ".a.test" + end);
+  CHECK(said("knn", fmt::format("train: {}, data: {}", none, all)) == start + ".train" + end);
+  CHECK(said("knn", fmt::format("train: {}, data: {}", all, none)) == start + end);
 }
 
 TEST_CASE("data sets as lists, and what is wrong with them") {

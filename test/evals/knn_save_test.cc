@@ -149,6 +149,16 @@ TEST_CASE("save: without a workdir there is no file; refused names") {
   const auto said = [&](const std::string& outfile) {
     return refusal("save", fmt::format("{{outfile: '{}', {}}}", outfile, input));
   };
+  const std::string before = read_text(folder / "d.npz");
+  const std::string named = "is a file that the config names; choose another name";
+  CHECK(said(folder / "d.npz") == "t.yaml:1:11: error: outfile: " + named);
+  CHECK(said(folder / "./d.npz") == "t.yaml:1:11: error: outfile: " + named);
+  const std::string third = folder / "d3.npz";
+  std::filesystem::copy_file(folder / "d.npz", third);
+  CHECK(refusal("save", fmt::format("{{outfile: '{}', data: {}}}", folder / "d{step}.npz",
+                                    source(third))) == third + ": error: " + named);
+  CHECK(read_text(folder / "d.npz") == before);
+  CHECK(read_text(third) == before);
   CHECK(said("{workdir}/x.txt") == "t.yaml:1:11: error: outfile: must end in .npz");
   for (const std::string name : {"stop", "step:9d", "step:0999d", "step:09x", "", "step:0-1d"}) {
     CHECK(said("a{" + name + "}.npz") ==

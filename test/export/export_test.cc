@@ -353,6 +353,33 @@ TEST_CASE("export: another image size keeps the channels, and must fit the weigh
         1);
 }
 
+TEST_CASE("export: weights that fit other images too record those of the training") {
+  const MemoryFolder folder;
+  TrainedModel what = trained("cnn", small("cnn"), {8, 8, 1});
+  what.card.model_name = "cnn";
+  what.card.model = what.config.section("model").json();
+  what.card.num_classes = 7;
+  what.card.loss = "softmax_xent";
+  what.card.pp = "resize(8)";
+  export_weights(what, "npz", folder / "w.npz");
+  set_image_size(what, {9, 9, 1});
+  const std::string config =
+      fmt::format("{{model_name: cnn, model: {}, num_classes: 7, model_init: '{}'}}", small("cnn"),
+                  folder / "w.npz");
+  TrainedModel by_config = load_trained_model(parse_config(config, "c.yaml"), ImageSize{9, 9, 1});
+  by_config.card.pp = what.card.pp;
+  for (const TrainedModel& each : {what, by_config}) {
+    CHECK_THAT(logged([&] { export_weights(each, "npz", folder / "o.npz"); }),
+               Catch::Contains("the weights are the same for images of 9x9x1, and a file in the "
+                               "format npz records the images of the training (8x8x1)"));
+    CHECK(read_weights_metadata(folder / "o.npz").at("bvtrain.image") == "[8,8,1]");
+    CHECK_THAT(logged([&] { export_weights(each, "onnx", folder / "o.onnx"); }),
+               Catch::Contains("the exported model takes images of 9x9x1, but was trained on "
+                               "8x8x1: its metadata bvtrain.pp is not adapted"));
+    CHECK(read_file(folder / "o.onnx").find("[9,9,1]") != std::string::npos);
+  }
+}
+
 TEST_CASE("export: models that a format can't hold, and sizes that do not fit, are refused") {
   CHECK(refusal(trained("cnn", small("cnn")), "timm") ==
         "--format timm: error: model 'cnn' can't be written as timm; known: bit_paper, flexi_vit, "

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/config/load_config.h"
@@ -20,11 +21,12 @@ const std::string kModel = "model_name: cnn, model: {widths: [4], dense: 8}, num
 struct SmallRun {
   MemoryFolder folder;
   const std::string workdir = folder / "w";
-  SmallRun() {
+  SmallRun() { save(7); }
+  void save(int64_t step) const {
     const auto model = make_model("cnn", "{widths: [4], dense: 8}", {2, 8, 8, 1});
-    init_parameters(*model, 1, std::nullopt);
+    init_parameters(*model, static_cast<uint64_t>(step), std::nullopt);
     Snapshot snapshot;
-    snapshot.step = 7;
+    snapshot.step = step;
     for (const auto& [name, value] : named_parameters(*model)) {
       snapshot.tensors["params/" + name] = value.detach().clone();
       snapshot.tensors["ema/" + name] = value.detach() + 1;
@@ -63,6 +65,27 @@ TEST_CASE("export: model_init gives the metadata that it records") {
     export_weights(whole, "safetensors", file);
     CHECK(metadata_of(from(file)) == expected);
   }
+}
+
+TEST_CASE("export: model_init of a workdir gives weights and metadata of one checkpoint") {
+  const SmallRun run;
+  const Metadata whole = metadata_of(from(run.workdir));
+  const at::Tensor kernel = from(run.workdir).params.at("head/kernel");
+  run.save(9);
+  const std::string newest = run.workdir + "/ckpt/step-9";
+  CHECK(recorded_training(run.workdir).step == 9);
+  for (const auto& entry : std::filesystem::directory_iterator(newest)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    std::string bytes = read_text(entry.path().string());
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    write(entry.path().string(), bytes);
+  }
+  const TrainedModel again = from(run.workdir);
+  CHECK(again.origin.ends_with("/step-7"));
+  CHECK(again.params.at("head/kernel").equal(kernel));
+  CHECK(metadata_of(again) == whole);
+  CHECK(recorded_training(run.workdir).step == 7);
+  CHECK(recorded_training(run.workdir + ":ema").ema);
 }
 
 TEST_CASE("export: model_load may not leave out what the model has") {

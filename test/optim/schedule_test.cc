@@ -2,6 +2,7 @@
 #include "lib/optim/schedule.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
@@ -74,6 +75,18 @@ TEST_CASE("a run of one step may be all warm-up") {
   const Schedule schedule(config, {.batch_size = 8, .data_size = 8, .total_steps = 1});
   CHECK(problem_count(config) == 0);
   CHECK(schedule(0) == 0.0F);
+}
+
+TEST_CASE("a run that trains nothing may keep its schedule") {
+  for (const std::string& name : Decay::Registry::names()) {
+    INFO(name);
+    const std::string own = name == "rsqrt" ? ", timescale_percent: 0.1, shift_percent: 0.1" : "";
+    const Config config = parse_config(
+        "{decay_type: " + name + own + ", warmup_percent: 0.1, cooldown_percent: 0.1}", "t.yaml");
+    const Schedule schedule(config, {.batch_size = 8, .data_size = 80, .no_training = true});
+    CHECK(problem_count(config) == 0);
+    CHECK(std::isfinite(schedule(0)));
+  }
 }
 
 TEST_CASE("schedules that would become negative or infinite are refused") {

@@ -172,4 +172,15 @@ TEST_CASE("a mesh has as many devices as there are processes") {
   CHECK(refused("mesh: [[model, 1]]") == "s.yaml:1:7: error: mesh: has no axis 'data'");
 }
 
+TEST_CASE("--elastic refuses a mesh that fixes the number of processes") {
+  const auto elastic = [](const std::string& yaml) {
+    return error_of([&] { Sharding::check_elastic(parse_config(yaml, "s.yaml")); });
+  };
+  CHECK(elastic("seed: 1") == "");
+  CHECK(elastic("mesh: [[replica, 1], [data, -1]]") == "");
+  CHECK(elastic("mesh: [[data, 4]]") ==
+        "s.yaml:1:7: error: mesh: its sizes fix the number of processes, which --elastic changes; "
+        "write [[\"data\", -1]]");
+}
+
 }  // namespace bv::test

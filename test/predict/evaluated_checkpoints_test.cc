@@ -141,10 +141,30 @@ TEST_CASE("a checkpoint that was saved twice with the same weights keeps its row
   // Earlier versions recorded only the hash of the manifest.
   const std::string manifest = again.substr(0, again.find(' '));
   dir.write("evaluated.json", fmt::format(R"({{"5": ["{}", 9]}})", manifest));
-  const EvaluatedCheckpoints earlier(dir / "evaluated.json", {5});
+  EvaluatedCheckpoints earlier(dir / "evaluated.json", {5});
   CHECK_FALSE(earlier.new_identity(5, folder));
   save(false, "[[0, 7]]");
   CHECK(earlier.new_identity(5, folder));
+}
+
+TEST_CASE("a manifest is read again only after it was replaced") {
+  const TempFolder dir;
+  const std::string manifest = dir.write(kManifestName, "a");
+  EvaluatedCheckpoints done(dir / "evaluated.json", {});
+  const auto first = done.new_identity(5, dir.path());
+  REQUIRE(first);
+  CHECK(done.new_identity(5, dir.path()) == first);  // it has no row yet
+  done.add(5, *first);
+  CHECK_FALSE(done.new_identity(5, dir.path()));
+  const auto time = std::filesystem::last_write_time(manifest);
+  write(manifest, "b");
+  std::filesystem::last_write_time(manifest, time);
+  CHECK_FALSE(done.new_identity(5, dir.path()));  // looks as before, so it was not read
+  done.remove_from(5);
+  CHECK(done.new_identity(5, dir.path()) == EvaluatedCheckpoints::identity(dir.path()));
+  done.add(5, *first);
+  std::filesystem::last_write_time(manifest, time + std::chrono::seconds(1));
+  CHECK(done.new_identity(5, dir.path()) == EvaluatedCheckpoints::identity(dir.path()));
 }
 
 TEST_CASE("an evaluation that follows a run ends when a folder is deleted") {

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
@@ -111,6 +112,53 @@ TEST_CASE("predict refuses to leave out parameters of the model") {
       error("['other/.*', 'head/.*']") ==
       "t.yaml:5:25: error: model_load.dont_load leaves out head/bias, head/kernel, which would be "
       "untrained; --set model_load=null loads everything");
+}
+
+TEST_CASE("an image for which the model's output is NaN has an error and no prediction") {
+  const TempFolder folder;
+  const std::string images = folder / "in.npz", weights = folder / "w.npz";
+  const auto trained = Model::Registry::make("cnn", parse_config("{widths: [4]}", "m"), Place(),
+                                             ModelEnv{2, 8, 8, 1});
+  init_parameters(*trained, 1, std::nullopt);
+  NamedTensors file;
+  for (const auto& [path, value] : named_parameters(*trained))
+    file[path] = value.detach().contiguous();
+  write_npz(weights, file);
+  PredictModel model;
+  model.config = parse_config(
+      "{model_name: cnn, model: {widths: [4]}, num_classes: 2, model_init: '" + weights + "'}",
+      "t.yaml");
+  PredictRequest request;
+  request.inputs = {images};
+  request.pp = "";
+  request.outputs = {"image", "logits"};
+  request.labels = true;
+  std::vector<PredictedBatch> batches;
+  PredictedCounts counts;
+  const auto run = [&](const at::Tensor& pixels) {
+    batches.clear();
+    write_npz(images, {{"image", pixels}, {"label", at::zeros({3}, at::kLong)}});
+    counts = predict(model, request, [&](const PredictedBatch& each) { batches.push_back(each); });
+  };
+  at::Tensor pixels = at::zeros({3, 8, 8, 1});
+  pixels[1][2][2][0] = std::numeric_limits<float>::quiet_NaN();
+  const std::string why = "the model's output is NaN or infinite";
+  CHECK_THAT(logged([&] { run(pixels); }), Catch::Contains("skipped row 1: " + why));
+  CHECK(counts.examples == 3);
+  CHECK(counts.failed == 1);
+  CHECK(counts.not_finite == 1);
+  REQUIRE(batches.size() == 1);
+  CHECK(batches[0].arrays.at("logits").size(0) == 2);
+  CHECK(batches[0].arrays.at("image").size(0) == 2);
+  CHECK(batches[0].rows[0].label);
+  CHECK(batches[0].rows[1].error == why);
+  CHECK_FALSE(batches[0].rows[1].label);
+  CHECK(error_of(
+            [&] {
+              run(at::full({3, 8, 8, 1}, pixels[1][2][2][0].item()));
+            },
+            Exit::diverged) ==
+        "bvtrain predict: error: " + why + " for each image that could be read");
 }
 
 TEST_CASE("predict refuses images with as many patches or values in other places") {

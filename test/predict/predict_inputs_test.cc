@@ -20,7 +20,7 @@ std::vector<std::string> files(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("the images below a folder are found, and links in it that lead nowhere do no harm") {
+TEST_CASE("the images below a folder are found, also behind links, which may lead nowhere") {
   const TempFolder folder;
   const std::string a = folder.write("a.jpg", ""), b = folder.write("in/ner/b.PNG", "");
   folder.write("notes.txt", "");
@@ -29,7 +29,15 @@ TEST_CASE("the images below a folder are found, and links in it that lead nowher
     std::filesystem::create_symlink(name, folder / name);
   std::filesystem::create_symlink("..", folder / "in/circle");
   std::filesystem::create_symlink("nothing.jpg", folder / "gone.jpg");
-  CHECK(files(folder.path()) == std::vector<std::string>{a, folder / "c.webp", b});
+  std::filesystem::create_symlink("nothing.txt", folder / "gone.txt");
+  const TempFolder other;
+  other.write("d.png", "");
+  std::filesystem::create_symlink(folder.path(), other / "back");
+  std::filesystem::create_symlink(other.path(), folder / "in/linked");
+  CHECK(files(folder.path()) == std::vector<std::string>{a, folder / "c.webp", folder / "gone.jpg",
+                                                         folder / "in/linked/d.png", b,
+                                                         folder / "loop.jpg"});
+  CHECK(error_of([&] { open_inputs({folder.path()})->read(0, 2); }, Exit::data) != "");
   CHECK(files(folder.path() + "/").at(0) == a);
   CHECK(open_inputs({folder.path()})->file_notes(0).other_types.at(".txt") == 1);
   folder.make("empty");

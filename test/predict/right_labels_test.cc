@@ -65,7 +65,11 @@ TEST_CASE("the class is that of the feature from which pp makes the labels") {
   CHECK(named.made().classes == Classes{1});
   CHECK(named.raw()->classes == Classes{1});
   CHECK(Reader("", "type: knn").made().classes == Classes{5});
-  CHECK(RightLabels(false).of({}, *data(), 5)->classes == Classes{5});
+  const RightLabels plain = from_yaml("num_classes: 8", [](const Config& config) {
+    return RightLabels(config, /*numbers=*/false);
+  });
+  CHECK(plain.of({}, *data(), 5)->classes == Classes{5});
+  CHECK_FALSE(plain.multilabel());
   CHECK_FALSE(Reader(R"(onehot(8, key="none", key_result="labels"))").raw());
 }
 
@@ -78,6 +82,14 @@ TEST_CASE("of soft labels the largest counts, with multilabel those from one hal
   CHECK(several.labels.threshold() == 0.25);
   CHECK(several.made().classes == Classes{1});
   CHECK(Reader(ops, "type: mean", false, "task_kw: {multilabel: true}").labels.multilabel());
+  // Without an evaluator, only the task says it.
+  const auto by_task = [](bool numbers) {
+    return from_yaml("task_kw: {multilabel: true}", [&](const Config& config) {
+      return RightLabels(config, numbers).multilabel();
+    });
+  };
+  CHECK(by_task(false));
+  CHECK_FALSE(by_task(true));
   const auto of = [](const Reader& reader, const at::Tensor& labels) {
     return reader.labels.of({{"labels", labels}}, *data(), 5)->classes;
   };

@@ -81,6 +81,19 @@ TEST_CASE("start: evaluators of the loss measure anew if the loss has changed") 
   CHECK(changes_between(huber(""), huber("task_kw: {delta: 1}\n")).changed_evaluators().empty());
 }
 
+TEST_CASE("start: the weights that a run starts from matter if it trains no step") {
+  const std::string now = digits_config("lr: 0.05\n");
+  const std::string before = now + "model_init: a.npz\nmodel_load: {dont_load: [head/.*]}\n";
+  CHECK(changes_between(before, now).changing.empty());
+  const auto untrained = [](const std::string& config) {
+    return replace_all(config, "\ntotal_steps: 20\n", "\ntotal_steps: 0\n");
+  };
+  Names keys;
+  for (const ConfigChange& change : changes_between(untrained(before), untrained(now)).changing)
+    keys.push_back(change.key());
+  CHECK(keys == Names{"model_init", "model_load.dont_load"});
+}
+
 // Hashing the data of a large run takes seconds, so each start does it once.
 TEST_CASE("start: the data are compared by the given summary, and not read again") {
   const Config config = parse_config(digits_config("lr: 0.05\n"), "c.yaml");

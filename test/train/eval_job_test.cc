@@ -51,6 +51,19 @@ TEST_CASE("the metric of skipped examples needs a name of its own, before the ev
       Catch::EndsWith("measures 'input/errors', which is also a metric of the training" + remedy));
 }
 
+TEST_CASE("two evaluators do not write the same file") {
+  const auto save = [](const std::string& name, const std::string& keys) {
+    return name + ": {type: save, data: {name: digits, split: test}, " +
+           "pp_fn: 'value_range(-1, 1)'" + keys + "}\n";
+  };
+  CHECK(evaluator_problems(save("a", "") + save("b", "")).empty());
+  const std::string same = ", outfile: '{workdir}/o-{step}.npz'";
+  CHECK_THAT(evaluator_problems(save("a", same) + save("b", same)),
+             Catch::StartsWith("t.yaml:2:") &&
+                 Catch::EndsWith("error: b.outfile: evaluator 'a' writes the same file; give each "
+                                 "evaluator its own"));
+}
+
 TEST_CASE("a metric belongs to one evaluator, or to the training") {
   MetricOwners owners;
   const auto claim = [&](const std::string& metric, const std::string& evaluator) {

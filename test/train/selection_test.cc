@@ -4,6 +4,11 @@
 #include <catch2/catch.hpp>
 #include <limits>
 #include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/config/load_config.h"
 
 namespace bv::test {
 namespace {
@@ -67,6 +72,66 @@ TEST_CASE("the best value is that of a search through all values") {
     }
     CHECK((best.best() ? best.best()->step : -10) == first * 10);
   }
+}
+
+TEST_CASE("the prefix of an evaluator does not say which values of its metric are better") {
+  for (const std::string prefix : {"mae_", "focal_loss_", "acc_", "lr_", "val"}) {
+    CAPTURE(prefix);
+    const Config config = parse_config(
+        "evals: {test: {type: classification, data: {name: digits, split: test}, "
+        "pp_fn: 'value_range(-1, 1)', loss_name: softmax_xent, log_steps: 2, prefix: " +
+            prefix + "}}\nbest: [{metric: " + prefix + "prec@1}, {metric: " + prefix +
+            "prec@5, name: a, higher_is_better: true}]\nearly_stop: {metric: " + prefix +
+            "loss, patience_steps: 5}\n",
+        "t.yaml");
+    const RunLength length{.batch_size = 8, .data_size = 80, .total_steps = 10};
+    EvalDefaults defaults;
+    defaults.env.batch_size = 8;
+    defaults.predictions = {{"predict", kLogitsOutput}};
+    const auto jobs = read_evals(config.section("evals"), defaults, length);
+    const Selection selection = read_selection(config, jobs, length);
+    throw_problems(config);
+    CHECK(warnings(config).empty());
+    REQUIRE(selection.best.size() == 2);
+    CHECK(selection.best[0].watched.higher_is_better);
+    CHECK(selection.best[1].watched.higher_is_better);
+    REQUIRE(selection.early_stop);
+    CHECK_FALSE(selection.early_stop->watched.higher_is_better);
+  }
+}
+
+TEST_CASE("a metric is watched only in the evaluators that may measure it") {
+  const Config config = parse_config(
+      R"(
+evals:
+  all: {type: class_metrics, data: {name: digits, split: test}, pp_fn: 'value_range(-1, 1)',
+        metrics: [f1_per_class], log_steps: 2, prefix: 'each_'}
+  cm: {type: class_metrics, data: {name: digits, split: test}, pp_fn: 'value_range(-1, 1)',
+       metrics: [f1_macro], log_steps: 2, prefix: val/}
+  val: {type: classification, data: {name: digits, split: test}, pp_fn: 'value_range(-1, 1)',
+        loss_name: softmax_xent, log_steps: 2, skip_errors: 3}
+best:
+  - {metric: val/prec@1}
+  - {metric: val/f1_macro, name: f1}
+  - {metric: val/errors, name: errors, higher_is_better: false}
+  - {metric: each_f1@3, name: three, higher_is_better: true}
+)",
+      "t.yaml");
+  const RunLength length{.batch_size = 8, .data_size = 80, .total_steps = 10};
+  EvalDefaults defaults;
+  defaults.env.batch_size = 8;
+  defaults.predictions = {{"predict", kLogitsOutput}};
+  const auto jobs = read_evals(config.section("evals"), defaults, length);
+  const Selection selection = read_selection(config, jobs, length);
+  throw_problems(config);
+  std::vector<std::set<std::string>> watched;
+  for (const BestSeries& series : selection.best) watched.push_back(series.watched.evaluators);
+  CHECK(watched == std::vector<std::set<std::string>>{{"val"}, {"cm"}, {"val"}, {"all"}});
+  CHECK(owners_of_shared_prefixes(jobs) == MetricOwners{{"val/errors", "val"},
+                                                        {"val/f1_macro", "cm"},
+                                                        {"val/loss", "val"},
+                                                        {"val/prec@1", "val"},
+                                                        {"val/prec@5", "val"}});
 }
 
 }  // namespace bv::test

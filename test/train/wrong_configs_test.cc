@@ -58,6 +58,16 @@ TEST_CASE("nothing is wrong with the config on which the catalogue is based") {
   CHECK(case_problems(base_config().text, {}).empty());
 }
 
+TEST_CASE("nothing is wrong with a config for training if no step is trained") {
+  WrongConfig keys;
+  keys.text =
+      "total_steps: 0\nckpt_percent: 0.1\nnan: rollback\nprofile: {}\n"
+      "schedule: {decay_type: rsqrt, timescale_percent: 0.1}\n";
+  const Config config = parse_config(laid_over(base_config().text, keys), "x.yaml");
+  const Recipe recipe(config, /*synthetic=*/false, /*meta=*/true);
+  CHECK_FALSE(recipe.nan_rolls_back);  // so it needs no workdir
+}
+
 TEST_CASE("wrong configs say where, what, and what to write") {
   const WrongConfig base = base_config();
   std::set<std::string> names;

@@ -67,6 +67,15 @@ void mark_newest(std::vector<ListedCheckpoint>& checkpoints) {
   }
 }
 
+// Returns the metrics of the run to which a checkpoint belongs. Its ckpt/ may be a symbolic link to
+// another disk, so the names in the path count first, and then where they lead.
+std::string metrics_beside(const std::string& checkpoint) {
+  std::error_code error;
+  const fs::path path = fs::absolute(checkpoint, error).lexically_normal();
+  const std::string named = Workdir(path.parent_path().parent_path().string()).metrics();
+  return file_exists(named) ? named : Workdir(checkpoint + "/../..").metrics();
+}
+
 // Adds the values that the run measured at the checkpoints' steps.
 void add_values(const std::string& metrics, CheckpointList& list) {
   std::map<int64_t, Row> rows;
@@ -115,7 +124,7 @@ CheckpointList list_checkpoints(const std::string& path) {
   if (list.checkpoints.empty()) throw Error(Exit::usage, path, "holds no checkpoint any more");
   mark_newest(list.checkpoints);
   // ckpt/ is in the workdir, whether or not `path` names it.
-  add_values(Workdir(list.checkpoints.front().folder + "/../..").metrics(), list);
+  add_values(metrics_beside(list.checkpoints.front().folder), list);
   return list;
 }
 

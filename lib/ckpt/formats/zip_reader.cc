@@ -100,10 +100,13 @@ class DirectoryReader {
     }
     Directory directory{begin, end, count};
     uint64_t announced = bytes;
-    if (count == kCountIn64 || bytes == kIn64 || begin == kIn64) {
-      if (end < kEnd64LocatorBytes || number<uint32_t>(end - kEnd64LocatorBytes) != kEnd64Locator) {
-        fail(end, "the zip64 locator before the end record is missing");
-      }
+    const bool needs64 = count == kCountIn64 || bytes == kIn64 || begin == kIn64;
+    const bool has64 =
+        end >= kEnd64LocatorBytes && number<uint32_t>(end - kEnd64LocatorBytes) == kEnd64Locator;
+    if (needs64 && !has64) fail(end, "the zip64 locator before the end record is missing");
+    // Python writes a zip64 record if the directory begins beyond 2 GiB. Up to 4 GiB its end record
+    // still has the offset itself and does not refer to the zip64 record.
+    if (has64) {
       const auto end64 = number<uint64_t>(end - kEnd64LocatorBytes + 8);
       if (end64 > end - kEnd64LocatorBytes || end - kEnd64LocatorBytes - end64 < kEnd64Bytes ||
           number<uint32_t>(end64) != kEnd64) {

@@ -27,18 +27,22 @@ void warn_of_formulas(const char* program, const char* theirs) {
             theirs);
 }
 
-NamedTensors adapt_bit_paper(const NamedTensors& tree, const std::string& origin) {
+NamedTensors adapt_bit_paper(const NamedTensors& tree, const std::string& origin,
+                             bool own_formulas) {
   if (is_bit_tf(tree)) return from_bit_tf(tree, origin);
   if (!is_timm_bit(tree)) return tree;
-  log::warn(
-      "weights of timm: bvtrain's root pools without padding and standardises weights with eps "
-      "1e-10; timm's resnetv2_*_bit pad with zeros and use eps 1e-8");
+  if (!own_formulas) {
+    log::warn(
+        "weights of timm: bvtrain's root pools without padding and standardises weights with eps "
+        "1e-10; timm's resnetv2_*_bit pad with zeros and use eps 1e-8");
+  }
   return from_timm_bit(tree, origin);
 }
 
-NamedTensors adapt_mixer(const NamedTensors& tree, const std::string& origin) {
+NamedTensors adapt_mixer(const NamedTensors& tree, const std::string& origin, bool own_formulas) {
   if (!is_timm_mixer(tree)) return repair_mixer(tree, origin);
-  warn_of_formulas("timm", "timm's default GELU is exact (its act_layer GELUTanh is ours)");
+  if (!own_formulas)
+    warn_of_formulas("timm", "timm's default GELU is exact (its act_layer GELUTanh is ours)");
   return from_timm_mixer(tree, origin);
 }
 
@@ -69,7 +73,7 @@ void expect_dimensions(const std::string& name, const at::Tensor& value, int64_t
 }
 
 NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin,
-                          TokenGrid stored) {
+                          TokenGrid stored, bool own_formulas) {
   for (const auto& [name, value] : tree) {
     if (std::count(name.begin(), name.end(), '/') >= limits::kTensorNameLevels) {
       throw Error(Exit::usage, origin,
@@ -83,14 +87,15 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
   }
   const int64_t heads = heads_of(wanted).count;
   if (heads > 0 && is_timm(tree)) {
-    warn_of_formulas("timm", "timm's default GELU is exact (its act_layer gelu_tanh is ours)");
+    if (!own_formulas)
+      warn_of_formulas("timm", "timm's default GELU is exact (its act_layer gelu_tanh is ours)");
     tree = from_timm(tree, heads, origin);
   } else if (heads > 0 && is_hugging_face(tree)) {
     warn_of_formulas("Hugging Face", "its ViT uses the exact GELU and eps 1e-12 by default");
     tree = from_hugging_face(tree, heads, origin);
   }
-  if (has_prefix(wanted, "norm-pre-head/")) return adapt_bit_paper(tree, origin);
-  if (has_prefix(wanted, "pre_head_layer_norm/")) return adapt_mixer(tree, origin);
+  if (has_prefix(wanted, "norm-pre-head/")) return adapt_bit_paper(tree, origin, own_formulas);
+  if (has_prefix(wanted, "pre_head_layer_norm/")) return adapt_mixer(tree, origin, own_formulas);
   if (!has_prefix(wanted, "Transformer/encoder_norm/")) return tree;
 
   tree = repair_vit(tree, origin);

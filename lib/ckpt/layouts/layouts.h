@@ -29,9 +29,10 @@ AttentionHeads heads_of(const Shapes& wanted);
 // Converts `tree`, from any program, to the names and layouts of a model with the parameters
 // `wanted`: recognises the program and applies the functions below that fit. Afterwards only
 // pos_embedding may have another size than in the model. `stored` is the grid of the tree's
-// position embedding, if it is known.
+// position embedding, if it is known. Warns of formulas that other programs have, unless the
+// weights were written for ours: `own_formulas`.
 NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::string& origin,
-                          TokenGrid stored = {});
+                          TokenGrid stored = {}, bool own_formulas = false);
 
 // ---- timm. The to_ functions take trees with one subtree per block (see unstack_blocks()).
 

@@ -39,7 +39,8 @@ std::string run_json_fault(const json& run) {
                                    {"started", JsonKind::text},
                                    {"argv", JsonKind::texts},
                                    {"config_changes", JsonKind::list},
-                                   {"rollbacks", JsonKind::list}}) {
+                                   {"rollbacks", JsonKind::list},
+                                   {kMetricOwnersKey, JsonKind::object}}) {
     if (const std::string fault = member_fault(run, name, kind); !fault.empty()) return fault;
   }
   for (const json& restart : run.value("config_changes", json::array())) {
@@ -47,10 +48,15 @@ std::string run_json_fault(const json& run) {
       return "'config_changes' holds an entry without 'step' and 'changes'";
     for (const auto& [name, kind] : {std::pair{"step", JsonKind::count},
                                      {"changes", JsonKind::texts},
+                                     {"harmless", JsonKind::texts},
                                      {"evaluators", JsonKind::texts}}) {
       if (const std::string fault = member_fault(restart, name, kind); !fault.empty())
         return "'config_changes': " + fault;
     }
+  }
+  for (const json& owner : run.value(kMetricOwnersKey, json::object())) {
+    if (const std::string fault = json_fault(owner, JsonKind::text); !fault.empty())
+      return fmt::format("'{}': {}", kMetricOwnersKey, fault);
   }
   for (const json& rollback : run.value("rollbacks", json::array())) {
     for (const char* name : {"step", "to", "examples"}) {
@@ -149,20 +155,28 @@ EarlierStarts read_earlier_starts(const std::string& run_json) {
           run.value("config_changes", json::array()), run.value("rollbacks", json::array())};
 }
 
-MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config) {
+MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config,
+                             const std::map<std::string, std::string>& owners) {
   MeasuredAnew changed;
+  std::map<std::string, int64_t> steps;  // by evaluator
   const Config evals = config.section("evals");
   const auto prefix_of = [&](const std::string& name) {
     const std::string prefix = name + "/";
     return evals.is_map(name) ? evals.section(name).get("prefix", prefix.c_str()) : prefix;
   };
   for (const json& restart : config_changes) {
-    for (const json& each : restart.value("evaluators", json::array()))
-      changed[prefix_of(each.get<std::string>())] = restart.at("step").get<int64_t>();
+    for (const json& each : restart.value("evaluators", json::array())) {
+      const auto name = each.get<std::string>();
+      changed[prefix_of(name)] = steps[name] = restart.at("step").get<int64_t>();
+    }
   }
   if (changed.empty()) return changed;
   for (const std::string& name : evals.keys()) {
     if (evals.is_map(name)) changed.emplace(prefix_of(name), -1);
+  }
+  for (const auto& [metric, evaluator] : owners) {
+    const auto step = steps.find(evaluator);
+    changed[metric] = step == steps.end() ? -1 : step->second;
   }
   return changed;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -38,10 +39,13 @@ struct EarlierStarts {
 // Reads run.json. If it is damaged, logs a warning, moves it aside and returns the same as without
 // the file. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
+// The member of run.json with the evaluators of metrics whose prefix several evaluators share.
+inline constexpr const char* kMetricOwnersKey = "metric_owners";
 // Returns the last restart that changed or added each evaluator; empty if no restart did.
 // `config_changes`: the member of this name in run.json. `config`: the run's config, which has the
-// prefixes of the evaluators' metrics.
-MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config);
+// prefixes of the evaluators' metrics. `owners`: the member kMetricOwnersKey of run.json.
+MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config,
+                             const std::map<std::string, std::string>& owners);
 // Returns run.json, and changes nothing; an empty object if it is missing or damaged.
 nlohmann::json peek_run_json(const std::string& run_json);
 // Returns the rollbacks of run.json, and changes nothing; none if the file is missing or damaged.

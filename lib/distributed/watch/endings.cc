@@ -16,6 +16,9 @@ constexpr double kSameError = 1;
 // watch waits for its error, in seconds: before the error, the rank writes its rows, which takes up
 // to two seconds (Trainer::flush_rows()).
 constexpr double kOwnFault = 3;
+// How long the watch waits for the error of a rank in the phase kFailing, in seconds. Less than
+// LaunchOptions::grace_period, after which the launcher kills the rank.
+constexpr double kOwnEnd = 8;
 
 }  // namespace
 
@@ -49,8 +52,13 @@ void Watch::Impl::end_process(const FailureReport& failure) {
     // Each should then end with that error, not with the report that another rank did.
     // After timeouts.silence the watch of the store would end the process, so the wait is shorter.
     const double limit = failure.rank < 0 ? std::min(kOwnFault, timeouts.silence / 2) : kSameError;
-    if (failure.cause.find(kEndedWith) != std::string::npos && failure.rank != layout.rank)
-      changed.wait_for(lock, Seconds(limit), [&] { return !own_failure.empty(); });
+    const bool other = failure.rank != layout.rank;
+    if (other && failure.cause.find(kEndedWith) != std::string::npos)
+      changed.wait_for(lock, Seconds(limit),
+                       [&] { return !own_failure.empty() || mine.phase == kFailing; });
+    if (other && mine.phase == kFailing)
+      changed.wait_for(lock, Seconds(std::min(kOwnEnd, timeouts.silence / 2)),
+                       [&] { return !own_failure.empty(); });
     if (!own_failure.empty()) return;
     // All ranks received the signal, but the main thread of this one has not checked for it yet.
     const Exit stop = failure.cause.ends_with(kStoppedBySignal) ? stop_requested() : Exit::ok;

@@ -19,7 +19,8 @@ constexpr double kSlowSeconds = 0.01;
 constexpr double kDeadGrace = 1.0;
 
 bool is_long(const Heartbeat& heartbeat) {
-  return !heartbeat.phase.empty() && heartbeat.phase != kEnding && heartbeat.phase != kEnded;
+  return !heartbeat.phase.empty() && heartbeat.phase != kEnding && heartbeat.phase != kEnded &&
+         heartbeat.phase != kFailing;
 }
 
 // Whether the rank has done something between the two heartbeats.

@@ -34,6 +34,10 @@ inline constexpr const char* kEnded = "ended";    // after it
 // A long phase in which a rank looks through its data. That may take hours without a collective.
 inline constexpr const char* kIndexing = "data";
 
+// The phase of a rank that has failed by its own error, from the error until it tells the others.
+// Meanwhile it writes its rows and result.json.
+inline constexpr const char* kFailing = "failing";
+
 // Returns a heartbeat with host, pid, machine and started of this process.
 Heartbeat heartbeat_of_this_process();
 // Whether the process that sent `heartbeat` is certainly gone: it ran on the machine of `mine`, and

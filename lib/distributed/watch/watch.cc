@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "lib/distributed/watch/deadline.h"
-#include "lib/distributed/watch/exit_now.h"
 #include "lib/distributed/watch/watch_impl.h"
 #include "lib/report/chrono.h"
 #include "lib/report/log.h"
@@ -110,9 +109,12 @@ void Watch::Impl::check_arrivals(double started) {
     missing += (missing.empty() ? "" : ", ") +
                (++listed > kMostListed ? std::string("...") : std::to_string(rank));
   }
-  exit_now(Exit::peer,
-           fmt::format("[distributed] only some of {} ranks joined within {:.3g} s; missing: {}",
-                       layout.size, monotonic_seconds() - started, missing));
+  // Tells the other ranks: they would otherwise report that they lost the store.
+  const FailureReport failure{
+      -1, fmt::format("only some of {} ranks joined within {:.3g} s; missing: {}", layout.size,
+                      monotonic_seconds() - started, missing)};
+  const std::string agreed = store->exchange(kFailureKey, kNoFailure, failure.text());
+  end_process(FailureReport::parse(agreed).value_or(failure));
 }
 
 void Watch::Impl::check_ranks() {

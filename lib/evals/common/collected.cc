@@ -6,15 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "lib/evals/common/ranks.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // Rows that grow batch by batch. Their memory is reserved once and takes physical pages as it
 // fills.
@@ -43,20 +40,28 @@ class GrowingRows {
   int64_t size_ = 0;
 };
 
-// Returns the place of the first example with an output that is not finite, kNone if there is none.
+}  // namespace
+
 int64_t first_bad(const at::Tensor& outputs, const at::Tensor& places) {
   const at::Tensor bad = at::isfinite(outputs).all(1).logical_not();
-  if (!bad.any().item<bool>()) return kNone;
+  if (!bad.any().item<bool>()) return kNoPlace;
   return places.masked_select(bad).min().item<int64_t>();
 }
 
-}  // namespace
+void refuse_bad(int64_t place, EvalInput& input, Group& group, const std::string& evaluator) {
+  // The maximum of the negated places gives the first bad example over all ranks.
+  const int64_t first = -group.all_max(std::array{-place}, "evaluation outputs").at(0);
+  if (first == kNoPlace) return;
+  throw Error(Exit::diverged, "",
+              fmt::format("evaluator '{}': the model's output for {} is NaN or infinite", evaluator,
+                          input.data().describe(first)));
+}
 
 Collected collect_outputs(
     EvalInput& input, const EvalContext& context, const std::string& evaluator,
     const std::function<CollectedRows(const Batch& batch, const at::Tensor& outputs)>& labels_of) {
   GrowingRows outputs, labels, places;
-  int64_t bad = kNone;
+  int64_t bad = kNoPlace;
   input.for_each(context, [&](const Batch& batch) {
     const at::Tensor all = context.predict(batch, {}).at(kLogitsOutput).to(at::kFloat);
     if (all.dim() != 2) {
@@ -68,19 +73,13 @@ Collected collect_outputs(
     const CollectedRows taken = labels_of(batch, all);
     const at::Tensor own = all.index_select(0, taken.rows);
     const at::Tensor ids = batch.at("_id").index_select(0, taken.rows);
-    if (bad == kNone) bad = first_bad(own, ids);
+    if (bad == kNoPlace) bad = first_bad(own, ids);
     outputs.add(own, input.examples());
     labels.add(taken.labels, input.examples());
     places.add(ids, input.examples());
   });
   Group& group = *context.group;
-  // The maximum of the negated places gives the first bad example over all ranks.
-  const int64_t first = -group.all_max(std::array{-bad}, "evaluation outputs").at(0);
-  if (first != kNone) {
-    throw Error(Exit::diverged, "",
-                fmt::format("evaluator '{}': the model's output for {} is NaN or infinite",
-                            evaluator, input.data().describe(first)));
-  }
+  refuse_bad(bad, input, group, evaluator);
   const at::Tensor own_places = places.own();
   const at::Tensor size = at::zeros({1}, at::kLong).fill_(own_places.size(0));
   sum_over_ranks(group, size);

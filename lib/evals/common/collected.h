@@ -4,7 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "lib/evals/common/eval_input.h"
@@ -34,6 +36,15 @@ struct CollectedRows {
 Collected collect_outputs(
     EvalInput& input, const EvalContext& context, const std::string& evaluator,
     const std::function<CollectedRows(const Batch& batch, const at::Tensor& outputs)>& labels_of);
+
+inline constexpr int64_t kNoPlace = std::numeric_limits<int64_t>::max();
+
+// Returns the place of the first example with a number that is NaN or infinite, kNoPlace if there
+// is none. outputs: (n, k); places: (n) int64, in the data.
+int64_t first_bad(const at::Tensor& outputs, const at::Tensor& places);
+// Throws Error(Exit::diverged) on every rank if a rank gives a place, with the first one. All ranks
+// call this.
+void refuse_bad(int64_t place, EvalInput& input, Group& group, const std::string& evaluator);
 
 // Gives all ranks rank 0's values.
 void share_values(Group& group, std::vector<double>& values);

@@ -102,6 +102,20 @@ std::vector<std::string> EvalInput::class_names(const std::string& label_key) {
   return data().class_names();
 }
 
+std::optional<std::pair<int64_t, int64_t>> EvalInput::largest_label(const std::string& key) {
+  const auto bounds = data().label_bounds();
+  if (bounds.empty()) return std::nullopt;
+  const int64_t index = bounds.back().first;
+  try {
+    const Example example = compute_example(*data_, *pp_, options_.seed, index, index);
+    const auto found = example.find(key);
+    if (found == example.end() || found->second.dim() != 0) return std::nullopt;
+    return std::pair(index, found->second.to(at::kLong).item<int64_t>());
+  } catch (...) {  // probe() decides what an unreadable example means
+    return std::nullopt;
+  }
+}
+
 void EvalInput::match_classes(EvalInput& other, const std::string& owner) {
   if (!data_) classes_ = {other.data().class_names(), owner};
 }

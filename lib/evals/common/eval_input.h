@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "lib/config/key_table.h"
 #include "lib/evals/evaluator.h"
@@ -83,6 +85,8 @@ class EvalInput {
   Batch probe(int64_t n);
   // Returns whether the keys of the data are valid, so that data() can open it.
   bool prepared() const { return open_ != nullptr; }
+  // Returns "evals.<name>" or "evals.<name>.<part>".
+  const std::string& name() const { return name_; }
   // Returns the number of examples, 0 before the data is open.
   int64_t examples() const;
   // Return those of Dataset, 0 before the data is open.
@@ -94,6 +98,10 @@ class EvalInput {
   // are not known, for example because pp makes it from another feature than `label`. Opens the
   // data if necessary.
   std::vector<std::string> class_names(const std::string& label_key);
+  // Returns the example with the largest label, and that label: what pp makes of it under `key`.
+  // Returns nullopt if the data does not know its labels, if pp gives no class number under `key`,
+  // or if the example cannot be used. Opens the data if necessary.
+  std::optional<std::pair<int64_t, int64_t>> largest_label(const std::string& key);
   // Renumbers the labels by the names of another input's classes. For data whose classes are not
   // those of the run; call it before the data is open. `owner` names the other data in messages.
   void match_classes(EvalInput& other, const std::string& owner);
@@ -113,8 +121,8 @@ class EvalInput {
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
   LoaderOptions options_;
-  bool numbers_;      // the labels are numbers to predict; classes of the data's own never are
-  std::string name_;  // "evals.<name>" or "evals.<name>.<part>"
+  bool numbers_;  // the labels are numbers to predict; classes of the data's own never are
+  std::string name_;
   std::unique_ptr<Loader> loader_;
 };
 

@@ -2,7 +2,9 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
+#include "lib/evals/common/collected.h"
 #include "lib/evals/common/labels.h"
 #include "lib/evals/common/ranks.h"
 #include "lib/util/limits.h"
@@ -77,7 +79,7 @@ at::Tensor RepresentationKeys::vectors_in(const Outputs& outputs) const {
 LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalContext& context) const {
   LabelledFeatures all;
   std::vector<at::Tensor> ids;
-  int64_t rows = 0;
+  int64_t rows = 0, bad = kNoPlace;
   input.for_each(context, [&](const Batch& batch) {
     const at::Tensor features = vectors_in(context.predict(batch, activations()));
     const at::Tensor keep = mask_of(batch, mask_key, evaluator).nonzero().squeeze(1);
@@ -86,15 +88,27 @@ LabelledFeatures RepresentationKeys::represent(EvalInput& input, const EvalConte
       all.features = at::empty({input.examples(), features.size(1)}, at::kFloat);
       all.labels = at::empty({input.examples()}, at::kLong);
     }
-    all.features.narrow(0, rows, keep.numel()).copy_(features.index_select(0, keep));
+    const at::Tensor own = features.index_select(0, keep);
+    all.features.narrow(0, rows, keep.numel()).copy_(own);
     all.labels.narrow(0, rows, keep.numel()).copy_(labels.index_select(0, keep));
     ids.push_back(batch.at("_id").index_select(0, keep));
+    if (bad == kNoPlace) bad = first_bad(own, ids.back());
     rows += keep.numel();
   });
   check(all.features.defined(), "evaluator '{}' saw no batch", evaluator);
+  Group& group = *context.group;
+  refuse_bad(bad, input, group, evaluator);
+  const at::Tensor counted = at::full({1}, rows, at::kLong);
+  sum_over_ranks(group, counted);
+  if (counted.item<int64_t>() == 0) {
+    const std::string why = mask_key == kMask ? "" : fmt::format(" (mask_key '{}')", mask_key);
+    throw Error(
+        Exit::usage, "",
+        fmt::format("evaluator '{}': no example of {} counts{}", evaluator, input.name(), why));
+  }
   const at::Tensor places = at::cat(ids);
-  return {gather_rows(*context.group, all.features.narrow(0, 0, rows), places),
-          gather_rows(*context.group, all.labels.narrow(0, 0, rows), places)};
+  return {gather_rows(group, all.features.narrow(0, 0, rows), places),
+          gather_rows(group, all.labels.narrow(0, 0, rows), places)};
 }
 
 int64_t count_classes(const Dataset& data, const at::Tensor& labels, const std::string& evaluator) {

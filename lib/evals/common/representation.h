@@ -49,7 +49,8 @@ struct RepresentationKeys {
   at::Tensor vectors_in(const Outputs& outputs) const;
   // Runs the model over the data once. All ranks must call this and get the same result. Leaves out
   // examples that mask_key masks out and, within skip_errors, those that cannot be read. Throws
-  // Error(Exit::usage) if the activation is not one vector per example.
+  // Error(Exit::usage) if the activation is not one vector per example or if no example is left,
+  // and Error(Exit::diverged), with the first example, if a number is NaN or infinite.
   LabelledFeatures represent(EvalInput& input, const EvalContext& context) const;
 
   std::string layer, label_key, mask_key, evaluator;

@@ -36,6 +36,8 @@ class Rsqrt : public Decay {
   Rsqrt(const Config& config, const ScheduleEnv& env) : warmup_(env.warmup) {
     timescale_ = steps(config, "timescale", 10000, env);
     shift_ = steps(config, "shift", 0, env);
+    // A fraction of no steps is 0. Such a run needs no value, so any time scale will do.
+    if (env.length.no_training) timescale_ = std::max(timescale_, 1.0);
     if (!(timescale_ > 0)) config.problem(key_of_timescale(config), "must be positive");
     check_not_negative(config, "shift", shift_);
   }

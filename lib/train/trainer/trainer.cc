@@ -123,6 +123,7 @@ void Trainer::log_run() const {
 
 void Trainer::open_metrics() {
   MetricWriter::Options options;
+  options.logged = is_rank0();
   if (workdir_ && is_rank0()) {
     options.metrics_file = workdir_->metrics();
     options.tensorboard_dir = workdir_->tensorboard();
@@ -138,7 +139,8 @@ void Trainer::open_metrics() {
       const ProcessSoFar all = process();
       // `uptime` counts from the last rollback of this start.
       options.earlier = {all.first_step, all.program_time + (clock_start() - program_start())};
-      options.measured_anew = changed_metrics(config_changes_, recipe_.config);
+      options.measured_anew = changed_metrics(config_changes_, recipe_.config,
+                                              owners_of_shared_prefixes(recipe_.evals));
     }
   }
   metrics_ = std::make_unique<MetricWriter>(std::move(options));
@@ -168,6 +170,7 @@ void Trainer::start_chrono() {
   setup.steps_per_epoch = recipe_.steps_per_epoch();
   setup.examples_before = position_ - left_out_ - first_step_ * recipe_.length.batch_size;
   setup.num_devices = group_.size();
+  setup.logged = is_rank0();
   setup.device_kind = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   setup.example_flops = [this] { return recipe_.step->example_flops(); };
   setup.peak_flops = recipe_.peak_flops();

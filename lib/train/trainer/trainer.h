@@ -82,9 +82,9 @@ class Trainer {
   // this before it claims the workdir, so that a file that does not fit leaves no trace there;
   // otherwise run() calls it. A second call does nothing.
   void load_start();
-  // Compares the config with that of the checkpoint from which the run continues, and logs the
-  // changes. Throws Error(Exit::usage) if a change affects the training, unless they are accepted.
-  // For rank 0, before run().
+  // Compares the config with that of the checkpoint from which the run continues or with which it
+  // has finished, and logs the changes. Throws Error(Exit::usage) if a change affects the training,
+  // unless they are accepted. For rank 0, before run().
   // `finished`: the workdir's run has nothing left to do.
   void check_changes(const std::optional<Restored>& checkpoint, bool finished);
   // Trains to the last step or until a signal. Returns Exit::ok, or the signal's code. After a

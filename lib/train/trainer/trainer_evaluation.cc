@@ -65,7 +65,7 @@ std::set<std::string> Trainer::evals_in_interrupted_row() {
   for (const auto& [name, value] : interrupted_row_)
     if (name.starts_with(kEvalSeconds)) names.insert(name.substr(kEvalSeconds.size()));
   const nlohmann::json mine = names;
-  return nlohmann::json::parse(group_.gather_text(json_text(mine), "evaluators").at(0));
+  return nlohmann::json::parse(group_.broadcast_text(json_text(mine), "evaluators"));
 }
 
 void Trainer::run_due_evals(int64_t step) {
@@ -81,7 +81,8 @@ void Trainer::evaluate(EvalJob& job, int64_t step) {
   const Group::Phase phase(group_, "evaluation");
   crash_point(fmt::format("eval.rank{}", group_.rank()));
   const trace::Span span("evaluation ", job.name);
-  log::write_detail(fmt::format("NOTE: {} evaluation...\n{}", job.name, chrono_.note()));
+  if (is_rank0())
+    log::write_detail(fmt::format("NOTE: {} evaluation...\n{}", job.name, chrono_.note()));
   EvalContext context;
   context.step = step;
   context.group = &recipe_.group;

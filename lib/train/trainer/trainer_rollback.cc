@@ -48,7 +48,7 @@ void Trainer::roll_back(int64_t step) {
   if (checkpointer_) checkpointer_->drain();
   nlohmann::json chosen;
   if (is_rank0()) chosen = choose_rollback(step);
-  chosen = nlohmann::json::parse(group_.gather_text(json_text(chosen), "rollback").at(0));
+  chosen = nlohmann::json::parse(group_.broadcast_text(json_text(chosen), "rollback"));
   if (chosen.contains("fault"))
     throw Error::in("train", Exit::diverged, chosen.at("fault").get<std::string>());
   if (is_rank0()) {

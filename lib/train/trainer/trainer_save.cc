@@ -17,7 +17,7 @@ void Trainer::open_checkpointer() {
   Writers writers;
   if (recipe_.step->sharded()) {
     const std::string id = fmt::format("{:08x}", std::random_device()());
-    writers = {group_.rank(), group_.size(), group_.gather_text(id, "save id").at(0)};
+    writers = {group_.rank(), group_.size(), group_.broadcast_text(id, "save id")};
   }
   if (writes_checkpoints())
     checkpointer_ =

@@ -127,7 +127,7 @@ bool Trainer::select(int64_t step, const std::set<std::string>& ran) {
     agreed = {{"better", mine.better}, {"ends", mine.ends}, {"fault", mine.fault}};
     if (!mine.fault.empty()) agreed["place"] = mine.fault_in;
   }
-  agreed = nlohmann::json::parse(group_.gather_text(json_text(agreed), "selection").at(0));
+  agreed = nlohmann::json::parse(group_.broadcast_text(json_text(agreed), "selection"));
   const std::vector<int64_t> better = agreed.at("better");
   const std::string fault = agreed.at("fault");
   if (workdir_ && (!better.empty() || !fault.empty()) && saved_step_ != step)

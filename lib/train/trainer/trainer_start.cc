@@ -155,7 +155,7 @@ void Trainer::broadcast_sharded_weights() {
   std::string mine;
   for (const auto& [name, value] : sharded_weights_) mine += name + "\n";
   std::set<std::string> names;
-  for (const std::string& name : split(group_.gather_text(mine, "names of weights").at(0), '\n'))
+  for (const std::string& name : split(group_.broadcast_text(mine, "names of weights"), '\n'))
     names.insert(name);
   recipe_.step->set_sharded_parameters(
       names, [&](const std::string& name) { return sharded_weights_.at(name); });
@@ -179,7 +179,7 @@ void Trainer::broadcast_start() {
                                {"now", chrono_.now()},
                                {"threads", recipe_.compute_threads},
                                {"chrono", chrono_state_}};
-  const auto shared = nlohmann::json::parse(group_.gather_text(json_text(mine), "start").at(0));
+  const auto shared = nlohmann::json::parse(group_.broadcast_text(json_text(mine), "start"));
   first_step_ = step_ = shared.at("first_step");
   resumed_here_ = shared.at("resumed_here");
   position_ = shared.at("position");
@@ -189,7 +189,7 @@ void Trainer::broadcast_start() {
   kept_step_ = shared.at("kept_step");
   start_ = shared.at("start");
   // Not in the JSON: that must be UTF-8, and a path may hold other bytes.
-  start_folder_ = group_.gather_text(start_folder_, "start folder").at(0);
+  start_folder_ = group_.broadcast_text(start_folder_, "start folder");
   interrupted_evals_.reset();
   if (!shared.at("interrupted_evals").is_null())
     interrupted_evals_ = shared.at("interrupted_evals").get<std::set<std::string>>();
@@ -329,7 +329,7 @@ void Trainer::open_skipped() {
   if (workdir_ && is_rank0())
     lines = skipped_.open(workdir_->skipped(), resumed_here_ ? first_step_ : -1,
                           [folder = workdir_->folder()] { folder->require_there(); });
-  lines = group_.gather_text(lines, "skipped examples").at(0);
+  lines = group_.broadcast_text(lines, "skipped examples");
   if (!is_rank0()) skipped_.adopt(lines);
   metrics_->skipped(skipped_.summaries());
 }
@@ -339,8 +339,11 @@ void Trainer::write_run_json(const std::string& start) {
   const std::string started = program_start_utc();
   nlohmann::json& changes = config_changes_ = earlier_.config_changes;
   if (!changes_.none()) {
+    std::vector<std::string> harmless;
+    for (const ConfigChange& change : changes_.harmless) harmless.push_back(change.text());
     changes.push_back({{"step", first_step_},
                        {"changes", changes_.lines()},
+                       {"harmless", harmless},
                        {"evaluators", changes_.changed_evaluators()}});
   }
   const nlohmann::json run = {
@@ -357,8 +360,10 @@ void Trainer::write_run_json(const std::string& start) {
       {"compute_threads", recipe_.compute_threads},
       {"precision", recipe_.precision_choice.name()},
       {"precision_config", recipe_.precision_choice.config()},
+      {"synthetic", options_.synthetic},
       {"config_changes", changes},
       {"rollbacks", earlier_.rollbacks},
+      {kMetricOwnersKey, owners_of_shared_prefixes(recipe_.evals)},
       {kSavedKey, !workdir_->ckpt().steps().empty()},
   };
   write_file_atomically(workdir_->run_json(), json_text(run, 2) + "\n");

@@ -1,43 +1,13 @@
 #include "lib/train/weights/attention_heads.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "lib/ckpt/weights_file.h"
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/report/log.h"
+#include "lib/train/weights/stored_arguments.h"
 #include "lib/util/error.h"
 
 namespace bv {
-namespace {
 
-// Returns the positive integer `key` of a JSON object; 0 if there is none.
-int64_t count_in(const nlohmann::json& object, const char* key) {
-  if (!object.is_object() || !object.contains(key) || !object.at(key).is_number_integer()) return 0;
-  return std::max<int64_t>(object.at(key).get<int64_t>(), 0);
-}
-
-// Returns what a config.json of Hugging Face or of timm records.
-int64_t heads_in(const nlohmann::json& config) {
-  if (const int64_t heads = count_in(config, "num_attention_heads"); heads > 0) return heads;
-  return config.contains("model_args") ? count_in(config.at("model_args"), "num_heads") : 0;
-}
-
-}  // namespace
-
-int64_t stored_heads(const std::string& path) {
-  Metadata metadata;
-  try {
-    metadata = read_weights_metadata(path);
-  } catch (const Error&) {
-    // The arrays can be read without the metadata.
-  }
-  if (const auto timm = metadata.find("timm"); timm != metadata.end()) {
-    return count_in(nlohmann::json::parse(timm->second, nullptr, /*allow_exceptions=*/false),
-                    "num_heads");
-  }
-  return heads_in(json_beside(path, "config.json"));
-}
+int64_t stored_heads(const std::string& path) { return stored_arguments(path).heads; }
 
 void require_whole_heads(int64_t stored, int64_t width, const std::string& path) {
   if (stored == 0 || width % stored == 0) return;

@@ -11,10 +11,8 @@
 
 namespace bv {
 
-// Returns the recorded number of heads of the weights at `path` (read_weights() describes `path`):
-// from the metadata of a timm file of `bvtrain export`, or from the config.json beside a
-// model.safetensors of Hugging Face or timm (json_beside()). Returns 0 if none is recorded. Throws
-// Error(Exit::usage) if there is no such file, and at the config.json if that cannot be read.
+// Returns the recorded number of heads of the weights at `path`, as stored_arguments(), which
+// throws. Returns 0 if none is recorded.
 int64_t stored_heads(const std::string& path);
 
 // Throws Error(Exit::usage) at `path` if `stored`, what stored_heads() has returned, does not

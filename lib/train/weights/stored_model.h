@@ -15,9 +15,9 @@ struct StoredModel {
   TokenGrid positions;
 };
 
-// Returns what is recorded at `path`, which is as for read_weights(). Nothing is known of files of
-// other programs, or if the metadata cannot be read. Throws Error(Exit::usage) if there is no such
-// file.
+// Returns what bvtrain has recorded at `path`, which is as for read_weights(). Nothing is known of
+// files of other programs (stored_arguments.h is about these), or if the metadata cannot be read.
+// Throws Error(Exit::usage) if there is no such file.
 StoredModel stored_model(const std::string& path);
 
 }  // namespace bv

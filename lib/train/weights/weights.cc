@@ -19,6 +19,7 @@
 #include "lib/model/transformer/position_embedding.h"
 #include "lib/report/log.h"
 #include "lib/train/weights/attention_heads.h"
+#include "lib/train/weights/stored_arguments.h"
 #include "lib/train/weights/stored_model.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
@@ -254,6 +255,12 @@ void warn_of_other_positions(const std::string& path, const Model& model) {
       path, image[0], image[1]);
 }
 
+// Returns what is stated about `file`, the weights at `path`, if it has timm's names.
+StoredArguments stored_by_timm(const NamedTensors& file, const std::string& path) {
+  const bool timm = is_timm(file) || is_timm_mixer(file) || is_timm_bit(file);
+  return timm ? stored_arguments(path) : StoredArguments();
+}
+
 // Throws plan_weights()'s error line if there are problems.
 void throw_misfits(std::vector<std::string> problems, std::vector<std::string> missing,
                    const std::vector<std::string>& unexpected, const std::string& scale_problem,
@@ -332,10 +339,12 @@ std::vector<WeightCopy> plan_weights(NamedTensors file, const std::string& path,
   for (const auto& [name, target] : targets) wanted[name] = target.sizes().vec();
 
   Exceptions exceptions(dont_load, path);
-  const TokenGrid stored =
-      model.position_grid().size() > 0 ? stored_model(path).positions : TokenGrid{};
+  const StoredArguments about = stored_by_timm(file, path);
+  TokenGrid stored = model.position_grid().size() > 0 ? stored_model(path).positions : TokenGrid{};
+  if (stored.size() == 0) stored = stored_grid(file, about);
   check_heads(file, wanted, path);
-  file = adapt_layout(std::move(file), wanted, path, stored);
+  check_pooling(file, about, path);
+  file = adapt_layout(std::move(file), wanted, path, stored, about.own_formulas);
   const PositionGrids grids = position_grids(file, stored, model);
   drop_fixed_positions(file, targets, grids.file);
   const std::string scale_problem =

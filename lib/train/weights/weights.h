@@ -32,7 +32,7 @@ struct WeightCopy {
 // embeddings with another grid are resampled too, with a warning if the file's grid is a guess.
 // Fixed position embeddings (sincos2d), which timm's files have as parameters, are left out if the
 // model computes its own. The number of attention heads is checked as by check_heads()
-// (attention_heads.h).
+// (attention_heads.h), and the pooling of timm's vits as by check_pooling() (stored_arguments.h).
 //
 // `dont_load` holds regular expressions of full names, of the model or of the file. Parameters that
 // match keep their values. All others must be in the file with the same shape, and the file must
