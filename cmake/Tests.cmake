@@ -70,6 +70,8 @@ foreach(module util config report device distributed ckpt compare input model mo
              init help bench)
   bv_test(${module} ${module})
 endforeach()
+# Its processes mostly wait for each other. It takes long, so it starts early.
+set_tests_properties(distributed PROPERTIES PROCESSORS 2 COST 900)
 bv_test(params train)  # the tests of params and optim train a small model
 bv_test(optim train)
 bv_test(cuda train)
@@ -111,7 +113,7 @@ add_dependencies(bv_emulated_links bvtrain test_cuda)
 add_test(NAME emulated_cuda
          COMMAND ${BV_EMULATED}/test_cuda "[gpu],emulated*,every model*,a step that is not measured*")
 # One thread emulates the kernels.
-set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 1
+set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 1 COST 500
   ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
 
 # Tests of the whole binary often wait for processes that start, so `ctest -j3` runs three at a time on
