@@ -252,7 +252,8 @@ bool has_other_weights(const fs::path& file) {
   return any;
 }
 
-// Returns whether `object` is a config.json or preprocessor_config.json of timm or Hugging Face.
+// Returns whether `object`, read from a JSON file, has keys that timm or Hugging Face writes into
+// config.json or preprocessor_config.json.
 bool describes_weights(const nlohmann::json& object) {
   constexpr std::array<const char*, 6> kKeys = {"architecture", "architectures",
                                                 "model_type",   "image_mean",

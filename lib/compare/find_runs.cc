@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int kDeepest = 3;  // levels below a folder that is given
 
-// Whether the folder holds the rows of `bvtrain eval`, with --output in a folder of their own.
+// Whether the folder is the --output of `bvtrain eval`: it holds rows, but no run.
 bool is_evaluation(const Workdir& workdir) {
   return file_exists(workdir.evaluated()) && !file_exists(workdir.run_json());
 }

@@ -9,8 +9,8 @@
 
 namespace bv {
 
-// Returns the values of the whole document that may name a file: all its texts, except those of the
-// key `except`. It does not matter which Config of the document is passed.
+// Returns all scalar values of the YAML document to which `config` belongs, because each may name a
+// file. Leaves out the values of the key `except`.
 std::vector<std::string> named_files(const Config& config, std::string_view except = "");
 // Returns whether `file` exists and is one of `names`. A name may be that of a part of a file,
 // "two_towers.npz:img", or of a folder with a model.safetensors.

@@ -110,7 +110,8 @@ class YamlFault {
     return std::nullopt;
   }
 
-  // Finds characters of web pages that look like a blank or a ':', in a line up to the faulty one.
+  // Looks for Unicode characters, copied from a web page, that a reader takes for a space or a ':'.
+  // Searches the faulty line and those before it.
   std::optional<Error> look_alike() const {
     for (size_t number = 0; number <= line_.number; ++number) {
       const YamlLine line = read(number);

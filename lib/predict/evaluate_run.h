@@ -33,10 +33,11 @@ struct NewRows {
 // it: output/metrics.jsonl, tb/, report.html. A row is written as a whole after all evaluators of a
 // checkpoint, so each checkpoint has one row even if this process is killed. A checkpoint that the
 // run deletes meanwhile, or that is damaged, is skipped with a warning; the next call tries it
-// again. If a run continues from an earlier checkpoint or starts over, it trains some steps again.
-// Their rows are replaced, even if the run now saves at other steps. If a step is evaluated late,
-// the rows of later steps are replaced too. `output` must not have rows of other evaluators or of
-// another run, or files of a run, and must not become a class of the run's data.
+// again. If a run continues from an earlier checkpoint or starts over, it trains some steps again:
+// this call then replaces the rows of these steps, even if the run now saves at other steps. If it
+// evaluates a step after later ones, it replaces the rows of those too. `output` must not have rows
+// of other evaluators or of another run, or files of a run, and must not become a class of the
+// run's data.
 //
 // Throws as evaluate_checkpoint() does. Also throws Error(Exit::usage) if there is no row because
 // all checkpoints were skipped or because the run has finished without one, and

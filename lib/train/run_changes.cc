@@ -93,7 +93,7 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
   if (!named && precision != recipe.precision_choice.name())
     all.push_back({{"precision"}, precision, recipe.precision_choice.name()});
   all.insert(all.end(), other_data.begin(), other_data.end());
-  // Without a step to train, a run measures the weights that it starts from.
+  // A run with total_steps: 0 measures the weights that it starts from.
   const bool trains = !recipe.length.no_training;
   for (ConfigChange& change : all) {
     const bool accepted = (leaves_training(change) && (trains || !changes_start(change))) ||

@@ -19,7 +19,7 @@
 namespace bv::test {
 namespace {
 
-// While it exists, this process can open a file only after it has closed one.
+// While it exists, this process has reached its limit on open files.
 class NoFreeDescriptor {
  public:
   NoFreeDescriptor() { ::close(lowest_free_); }

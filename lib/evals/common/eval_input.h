@@ -98,9 +98,10 @@ class EvalInput {
   // are not known, for example because pp makes it from another feature than `label`. Opens the
   // data if necessary.
   std::vector<std::string> class_names(const std::string& label_key);
-  // Returns the example with the largest label, and that label: what pp makes of it under `key`.
-  // Returns nullopt if the data does not know its labels, if pp gives no class number under `key`,
-  // or if the example cannot be used. Opens the data if necessary.
+  // Finds the example with the largest label in the data. Returns its index and the class number
+  // that pp puts under `key` for it. Returns nullopt if the data does not know its labels, if pp
+  // gives no class number under `key`, or if the example cannot be used. Opens the data if
+  // necessary.
   std::optional<std::pair<int64_t, int64_t>> largest_label(const std::string& key);
   // Renumbers the labels by the names of another input's classes. For data whose classes are not
   // those of the run; call it before the data is open. `owner` names the other data in messages.

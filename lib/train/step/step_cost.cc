@@ -8,9 +8,9 @@
 namespace bv {
 namespace {
 
-// Returns how many times a rank sends a parameter's size per step. With N ranks,
-// an all-reduce of gradients sends it 2 (N - 1) / N times. A reduce-scatter and an all-gather send
-// it (N - 1) / N times each. `gathers`: how often fsdp gathers the parameter's unit.
+// Returns the bytes that a rank sends per step for a parameter, divided by the parameter's bytes.
+// With N ranks, an all-reduce counts 2 (N - 1) / N, and a reduce-scatter or an all-gather half of
+// that. `gathers`: how often fsdp gathers the parameter's unit in a step.
 double passes_over_network(ShardLevel level, bool frozen, int64_t gathers, int ranks,
                            int64_t micro_batches) {
   const int64_t sums = frozen ? 0 : micro_batches;  // reduce-scatters

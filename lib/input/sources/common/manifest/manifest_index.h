@@ -19,7 +19,8 @@ struct ManifestIndex {
   std::vector<int64_t> labels;           // (rows,), or empty if there are no class numbers
   std::vector<std::string> class_names;
   std::vector<std::string> remarks;  // what the user should know about the file, one line each
-  // The column or key that names splits, although split_column does not name it; "" if none does.
+  // A column or key whose values are names of splits, if the config has no split_column: a warning
+  // names it. "" if there is none.
   std::string unused_split;
   std::string layout;  // what the rows hold, packed by the source
 
