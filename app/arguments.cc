@@ -317,6 +317,8 @@ void read_values(Options& options, const Commands& commands,
   if (out.verb == Arguments::Verb::help) read_help(options.app, out.help);
   if (out.best) {
     if (out.workdir.empty()) throw Error(Exit::usage, "--best", "needs a --workdir");
+    if (names_best(out.workdir))
+      throw Error(Exit::usage, "--best", "--workdir names a best checkpoint already");
     out.workdir += std::string(":") + kBestName;
   }
   for (const std::string& text : options.sets)

@@ -23,6 +23,7 @@ void print_memory(const MemoryNeeds& needs, const std::string& device) {
   line("parameters", static_cast<double>(needs.state.parameters));
   line("gradients", static_cast<double>(needs.state.gradients));
   line("optimizer state, averages", static_cast<double>(needs.state.state));
+  if (needs.checkpoints > 0) line("copies for checkpoints", needs.checkpoints);
   line("other", needs.other);
   line("each example", needs.example);
   line(("available on " + device).c_str(), needs.available);
@@ -37,6 +38,7 @@ nlohmann::ordered_json memory_json(const MemoryNeeds& needs) {
   return {{"parameter_bytes", needs.state.parameters},
           {"gradient_bytes", needs.state.gradients},
           {"state_bytes", needs.state.state},
+          {"checkpoint_bytes", needs.checkpoints},
           {"other_bytes", needs.other},
           {"example_bytes", needs.example},
           {"available_bytes", needs.available},
@@ -82,7 +84,7 @@ Exit bench_memory(const Arguments& arguments) {
   else
     print_memory(needs, device.str());
   if (needs.largest + shapes.grad_accum_steps > examples)
-    log::info("The data set has no more than {} examples; --synthetic has more",
+    log::info("The data set has only {} examples, which limits the batch; --synthetic has more",
               human_count(examples));
   return Exit::ok;
 }

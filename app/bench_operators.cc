@@ -67,7 +67,7 @@ void print_operators(const std::vector<std::vector<OperatorSum>>& sums,
        [&](size_t i) { return 1e3 * total(sums[i], &OperatorSum::seconds); });
   for (size_t i = 0; i < gpus.size(); ++i) {
     const double seconds = total(sums[i], &OperatorSum::seconds);
-    std::printf("%s: at most %.0f images a second, %.0f %% of its peak\n", gpus[i].name.c_str(),
+    std::printf("%s: at most %.0f images per second, %.0f %% of its peak\n", gpus[i].name.c_str(),
                 static_cast<double>(batch) / seconds,
                 100 * total(sums[i], &OperatorSum::flops) / seconds / gpus[i].flops);
   }

@@ -28,8 +28,8 @@ ScalingOptions scaling_options(const Arguments::Scaling& given) {
 
 void print_table(const ScalingModel& model, const ScalingPrediction& prediction, double update_ms) {
   std::printf(
-      "predicted, not measured: %s, %s parameters, %.3g GMACs an example; one device takes %.4g ms "
-      "for %ld examples and %.4g ms for the update\n",
+      "predicted, not measured: %s, %s parameters, %.3g GMACs per example; one device takes %.4g "
+      "ms for %ld examples and %.4g ms for the update\n",
       model.model_name().c_str(), human_count(model.parameters()).c_str(), model.macs() / 1e9,
       1e3 * prediction.compute_seconds, static_cast<long>(prediction.batch), update_ms);
   std::printf("%9s %6s %9s %10s %10s %11s %12s %12s\n", "processes", "hosts", "examples", "step ms",

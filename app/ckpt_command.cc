@@ -95,7 +95,7 @@ Exit verify(const Arguments& arguments) {
                                  ? folder
                                  : std::filesystem::path(folder).filename().string();
     const std::string state =
-        fault.empty() ? "whole, " + human_bytes(static_cast<double>(folder_bytes(folder))) : fault;
+        fault.empty() ? "intact, " + human_bytes(static_cast<double>(folder_bytes(folder))) : fault;
     print(fmt::format("{}: {}\n", printable(name, std::string::npos), state));
     damaged += fault.empty() ? 0 : 1;
   }

@@ -106,7 +106,7 @@ Exit run_check(const Arguments& arguments) {
   throw Error(Exit::data, "bvtrain data check",
               fmt::format("{} of {} examples {} broken ({}){}", human_count(broken),
                           human_count(examples), broken == 1 ? "is" : "are", join(counts, ", "),
-                          to_file ? fmt::format("; the key `quarantine: {}` leaves them out",
+                          to_file ? fmt::format("; the key `quarantine: {}` excludes them",
                                                 arguments.output)
                                   : ""));
 }

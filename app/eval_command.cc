@@ -11,11 +11,11 @@
 namespace bv {
 namespace {
 
-// Evaluates the checkpoint that --ckpt or --best names, and writes no row.
+// Evaluates the checkpoint that --ckpt, --best or --workdir names, and writes no row.
 Exit evaluate_one(const Arguments& arguments, const EvaluateRequest& request) {
   const std::string checkpoint =
-      arguments.best ? arguments.workdir
-                     : Workdir(arguments.workdir).ckpt().step(arguments.evaluate.step);
+      arguments.evaluate.step < 0 ? arguments.workdir
+                                  : Workdir(arguments.workdir).ckpt().step(arguments.evaluate.step);
   const Evaluation evaluation = evaluate_checkpoint(request, checkpoint);
   if (!arguments.json) return Exit::ok;  // the log has shown the metrics
   nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
@@ -29,8 +29,14 @@ Exit evaluate_one(const Arguments& arguments, const EvaluateRequest& request) {
 
 Exit eval_command(const Arguments& arguments) {
   const Arguments::Evaluate& given = arguments.evaluate;
-  const bool one = arguments.best || given.step >= 0;
+  const bool best = !arguments.best && names_best(arguments.workdir);  // by its name
+  const bool one = arguments.best || best || given.step >= 0;
   if (arguments.workdir.empty()) throw Error(Exit::usage, "bvtrain eval", "give --workdir");
+  if (best && (given.step >= 0 || given.once || given.follow || !arguments.output.empty())) {
+    throw Error(Exit::usage, "--workdir " + arguments.workdir,
+                "names one checkpoint, which gets no row; leave out --follow, --once, --output and "
+                "--ckpt, or give the folder of the run");
+  }
   if (arguments.best && given.step >= 0)
     throw Error(Exit::usage, "bvtrain eval", "give either --ckpt or --best");
   if (given.once && (given.follow || one))
@@ -40,8 +46,9 @@ Exit eval_command(const Arguments& arguments) {
     throw Error(Exit::usage, "bvtrain eval",
                 "--ckpt and --best write no rows; leave out --follow and --output");
   if (arguments.json && !one)
-    throw Error(Exit::usage, "--json",
-                "works with --ckpt and --best; the rows are in metrics.jsonl");
+    throw Error(
+        Exit::usage, "--json",
+        "works only with --ckpt or --best; otherwise the results are rows in metrics.jsonl");
   EvaluateRequest request = {arguments.workdir, arguments.config, arguments.overrides,
                              given.follow};
   if (!one) check_is_run(arguments.workdir, given.follow);

@@ -35,7 +35,7 @@ Exit init_command(const Arguments& arguments) {
       arguments.output.empty() ? default_output(given.folder) : arguments.output;
   // Checked before the work, and again when the file is written.
   if (file_exists(output))
-    throw Error(Exit::usage, output, "exists already; name another --output");
+    throw Error(Exit::usage, output, "exists already; choose another --output");
   DataFindings found = inspect_data(given.folder);
   std::optional<PretrainedModel> pretrained;
   if (!given.from.empty()) pretrained = inspect_weights(given.from);

@@ -61,7 +61,7 @@ Exit run(int argc, char** argv) {
   return train_command(arguments);
 }
 
-// Blocks the signals that stop a run before the dynamic linker initialises LibTorch's static
+// Blocks the signals that stop a run before the dynamic linker initializes LibTorch's static
 // objects, which is most of the start-up time. A signal that arrives meanwhile is delivered when
 // install_signal_handlers() unblocks it.
 void block_signals(int, char**, char**) {

@@ -175,12 +175,12 @@ void add_average(CLI::App& ckpt, Arguments& out) {
 
 void add_rm(CLI::App& ckpt, Arguments& out) {
   CLI::App* rm = ckpt.add_subcommand(
-      "rm", "remove checkpoints of an inactive run; the newest undamaged one is always kept");
+      "rm", "remove checkpoints of an inactive run; the newest intact one is always kept");
   rm->add_option("workdir", out.ckpt.path, "folder of the run")->required();
   CLI::Option* steps = add_steps(*rm, out);
   rm->add_flag(
         "--all-but-newest", out.ckpt.all_but_newest,
-        "remove all checkpoints but the newest undamaged one, including those of keep_ckpt_steps")
+        "remove all checkpoints but the newest intact one, including those of keep_ckpt_steps")
       ->excludes(steps);
   rm->add_flag("--dry-run", out.ckpt.dry_run, "print what would be removed without removing it");
 }

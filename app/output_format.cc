@@ -74,9 +74,10 @@ std::string choose_format(const std::string& output, const std::string& given,
   if (meant.empty() || std::find(meant.begin(), meant.end(), given) != meant.end()) return given;
   const auto wanted = std::find_if(known.begin(), known.end(),
                                    [&](const OutputFormat& each) { return each.name == given; });
-  throw Error(Exit::usage, fmt::format("--format {} --output {}", given, output),
-              fmt::format("the suffix {} means {}; name the file *{}, or leave --format out",
-                          suffix, join(meant, " or "), wanted->suffix));
+  throw Error(
+      Exit::usage, fmt::format("--format {} --output {}", given, output),
+      fmt::format("the suffix {} means {}; give the file the suffix {}, or leave out --format",
+                  suffix, join(meant, " or "), wanted->suffix));
 }
 
 void check_output_file(const std::string& file, const std::string& flag, StandardOutput dash) {

@@ -25,7 +25,7 @@ enum class StandardOutput { impossible, possible };
 // Checks an output file before anything is computed. Throws Error(Exit::usage) if the folder of
 // `file` is missing or has checkpoints, or if the output would replace an image, a YAML file, a
 // pipe, a device, a folder, or a file of a run such as metrics.jsonl in a workdir. `flag`: what
-// messages call the flag that names the file. Accepts an empty name, and "-" if `dash` says so.
+// messages call the flag that names the file. Accepts an empty name, and "-" if `dash` allows it.
 void check_output_file(const std::string& file, const std::string& flag = "--output",
                        StandardOutput dash = StandardOutput::impossible);
 
@@ -35,7 +35,7 @@ void check_output_file(const std::string& file, const std::string& flag = "--out
 void check_output_is_no_input(const std::string& file, const std::vector<std::string>& inputs,
                               const std::string& which);
 // Throws Error(Exit::usage) if `--output file` would replace a file that a value of the config
-// names, such as a data set or a list of examples to leave out. Values of the key `except` do not
+// names, such as a data set or a list of examples to exclude. Values of the key `except` do not
 // count.
 void check_output_is_not_in(const std::string& file, const Config& config,
                             const std::string& except = "");

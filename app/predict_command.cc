@@ -45,13 +45,16 @@ void check_flags(const Arguments& arguments, const std::string& format) {
   if (arguments.outputs != "logits" && format != "npz")
     refuse("--outputs " + arguments.outputs, "needs --output F.npz");
   if (arguments.top > 0 && format == "npz")
-    refuse(fmt::format("--top {}", arguments.top), "an npz holds the logits of all classes");
+    refuse(fmt::format("--top {}", arguments.top),
+           "does not apply to npz files, which hold the logits of all classes");
   if (!arguments.inputs.empty() && !arguments.eval.empty())
     refuse("--eval " + arguments.eval, "takes the evaluator's data; give no images with it");
   if (arguments.inputs.empty() && arguments.eval.empty())
     refuse("bvtrain predict", "give images, or --eval NAME for an evaluator's data");
   if (!arguments.eval.empty() && !arguments.weights.empty() && arguments.config.empty())
-    refuse("--eval " + arguments.eval, "a weights file names no data; give --config or --workdir");
+    refuse("--eval " + arguments.eval,
+           "needs the evaluator's config, which a weights file does not contain; give --config or "
+           "--workdir");
   if (!arguments.workdir.empty() && !arguments.weights.empty())
     refuse("bvtrain predict", "give either --workdir or --weights");
   if (arguments.workdir.empty() && arguments.weights.empty() && arguments.config.empty())
@@ -93,7 +96,10 @@ PredictedCounts write_arrays(const std::string& output,
     }
   });
   NamedTensors arrays;
-  for (const auto& [name, values] : parts) arrays[name] = at::cat(values);
+  for (auto& [name, values] : parts) {
+    arrays[name] = at::cat(values);
+    values.clear();  // they may take gigabytes
+  }
   write_npz(output, arrays, {{"names", names}});
   return counts;
 }

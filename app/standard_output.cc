@@ -29,6 +29,9 @@ void print(std::string_view text) {
 }
 
 void write_stdout(std::string_view data) {
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const std::string shown = terminal ? printable_lines(data) : std::string();
+  if (terminal) data = shown;
   if (std::fwrite(data.data(), 1, data.size(), stdout) == data.size() && std::fflush(stdout) == 0)
     return;
   const int error = errno;

@@ -11,8 +11,9 @@ namespace bv {
 // in files may hold anything.
 void print(std::string_view text);
 
-// Prints data for programs as it is, at once. Throws Error(Exit::storage) if that fails, and
-// Stopped{Exit::no_reader} if the reader has closed the pipe.
+// Prints data for programs as it is, at once; on a terminal, it is escaped as by print(). Throws
+// Error(Exit::storage) if that fails, and Stopped{Exit::no_reader} if the reader has closed the
+// pipe.
 void write_stdout(std::string_view data);
 
 // Writes what is still buffered. Returns `code`, or the code of the failure if `code` is Exit::ok

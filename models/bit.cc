@@ -1,4 +1,4 @@
-// bit: a ResNet V1 (post-activation) with group normalisation and weight standardisation:
+// bit: a ResNet V1 (post-activation) with group normalization and weight standardization:
 // big_vision's models/bit.py, class Model.
 //
 // Padding is TensorFlow's SAME: with stride 2 and an even size, there is one more row of zeros at
@@ -21,8 +21,8 @@ namespace bv {
 namespace {
 
 const KeyTable bit_keys("model: bit",
-                        {"A residual network (ResNet V1) with group normalisation and weight "
-                         "standardisation, whose results do not depend on the batch size. The "
+                        {"A residual network (ResNet V1) with group normalization and weight "
+                         "standardization, whose results do not depend on the batch size. The "
                          "published BiT weights do not fit it: use `bit_paper` for these.",
                          "depth: 50\nwidth: 1", "models/bit.py Model"},
                         {}, kResnetKeys);

@@ -1,4 +1,4 @@
-// bit_paper: the ResNet V2 (pre-activation) with group normalisation and weight standardisation
+// bit_paper: the ResNet V2 (pre-activation) with group normalization and weight standardization
 // from "Big Transfer" (Kolesnikov et al., 2020), for which the BiT weights were published:
 // big_vision's models/bit_paper.py, class Model.
 //
@@ -27,12 +27,12 @@ constexpr KeyText kHeadKeys[] = {kHeadZeroinit};
 const KeyTable bit_paper_keys(
     "model: bit_paper",
     {"The residual network (ResNet V2) of \"Big Transfer\" (Kolesnikov et al., 2020), for which "
-     "the BiT weights were published. It has group normalisation and weight standardisation, so "
+     "the BiT weights were published. It has group normalization and weight standardization, so "
      "its results do not depend on the batch size.",
      "depth: 50\nwidth: 3", "models/bit_paper.py Model"},
     {}, kResnetKeys, kHeadKeys);
 
-// Group normalisation with eps 1e-5 and the parameter shapes of the published weights.
+// Group normalization with eps 1e-5 and the parameter shapes of the published weights.
 struct PaperNorm {
   at::Tensor scale, bias;  // (1, 1, 1, c)
 

@@ -18,8 +18,8 @@ namespace {
 const KeyTable cnn_keys(
     "model: cnn",
     {"A small convolutional network for small images such as MNIST's, after flax's MNIST example. "
-     "For each number in `widths` it has a 3x3 convolution, ReLU and a 2x2 average pool; then come "
-     "a hidden dense layer and the classification layer.",
+     "For each number in `widths` it has a 3x3 convolution, ReLU and a 2x2 average pool. A hidden "
+     "dense layer and the classification layer follow.",
      "widths: [32, 64]\ndropout: 0.5"},
     {{"widths", "list of int >= 1", "[32, 64]",
       "Number of channels of each convolution, in order. A pool after each halves height and "

@@ -44,8 +44,8 @@ const KeyTable mlp_mixer_keys(
       "Number of hidden features in the MLPs over features; required without `variant`.", "3072"},
      {"stoch_depth", "float 0..1", "0",
       "Stochastic depth: the probability that training skips an MLP of the last block, drawn for "
-      "each example. In earlier blocks it falls linearly, to 0 in the first. It regularises like "
-      "dropout; big_vision trains on ImageNet with 0.1."}});
+      "each example. From the last block back to the first, it falls linearly to 0. It regularizes "
+      "like dropout; big_vision trains on ImageNet with 0.1."}});
 
 struct MixerShape {
   const char* name = "";
@@ -84,6 +84,8 @@ MixerShape read_shape(const Config& config) {
   if (sides.size() != 2 || sides[0] < 1 || sides[1] < 1) {
     config.fail("patch_size", "must be two positive numbers [rows, columns]");
   }
+  warn_of_overridden_variant(
+      config, {"hidden_dim", "num_blocks", "tokens_mlp_dim", "channels_mlp_dim", "patch_size"});
   return shape;
 }
 

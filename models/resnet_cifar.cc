@@ -58,7 +58,7 @@ const KeyTable resnet_cifar_keys(
       "Number of training images for computing a whitening first layer; 2000 are enough, and 0 "
       "means an ordinary first layer. For each patch of 2x2 pixels, its outputs are uncorrelated "
       "and of equal variance; its filters are not trained. The network learns faster in the first "
-      "epochs. `width` then sets only the widths of the stages."},
+      "epochs. `width` then sets only the widths of the stages, unless `widths` does."},
      {"stage_convs", "int 1..2", "1",
       "Number of convolutions in each stage, besides those of its residual blocks. The first one "
       "is before the pool."},
@@ -67,11 +67,12 @@ const KeyTable resnet_cifar_keys(
       "there are input channels. This helps short runs of networks without residual blocks."},
      {"blocks", "list of int >= 0", "[1, 0, 1]",
       "Number of residual blocks in each stage; there are as many stages as numbers. A stage "
-      "halves height and width, so n stages need images of at least 2^n pixels a side."},
+      "halves height and width, so n stages need images of at least 2^n pixels per side."},
      {"norm", "'batch' | 'group'", "batch",
-      "Normalisation: `batch` uses the mean and variance over the images that all processes "
-      "compute together (see `grad_accum_steps`), and their running averages in evaluation; "
-      "`group` uses those of 16 channels of one image. Use `group` if the batch is small."},
+      "Normalization: `batch` uses the mean and variance over the images that all processes "
+      "compute together (see `grad_accum_steps`), and their running averages in evaluation and "
+      "while its scale and bias are frozen (`schedule`); `group` uses those of 16 channels of one "
+      "image. Use `group` if the batch is small."},
      {"logit_scale", "float", "0.125",
       "Scale of the logits. Smaller values make the predictions less confident."}});
 
@@ -136,7 +137,7 @@ class ResnetCifar : public Model, public ScaledLogits {
         identity_init_(config.get<bool>("identity_init", false)),
         whitening_(config.get<int64_t>("whitening", 0)),
         logit_scale_(config.get<double>("logit_scale", 0.125)) {
-    const auto width = config.get<int64_t>("width", 64);
+    const auto width = config.get<int64_t>("width", kWidth);
     const auto blocks = config.get<std::vector<int64_t>>("blocks", {1, 0, 1});
     const auto convs = config.get<int64_t>("stage_convs", 1);
     check_width(config, "width", width);
@@ -147,6 +148,8 @@ class ResnetCifar : public Model, public ScaledLogits {
                                         env.height, env.width));
     }
     const std::vector<int64_t> widths = stage_widths(config, width, blocks.size());
+    if (whitening_ > 0 && config.has("widths") && width != kWidth)
+      config.warn("width", "has no effect, because `whitening` and `widths` are given");
     int64_t channels = add_first_layer(config, env, width);
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (blocks[i] < 0) config.fail("blocks", "must not be negative");
@@ -193,6 +196,7 @@ class ResnetCifar : public Model, public ScaledLogits {
 
  private:
   static constexpr int64_t kGroupSize = 16;
+  static constexpr int64_t kWidth = 64;  // the default
 
   void check_width(const Config& config, const char* key, int64_t width) const {
     if (width < 1) config.fail(key, fmt::format("must be positive, got {}", width));

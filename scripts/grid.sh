@@ -99,6 +99,9 @@ grid_parse() {
       [[ $argument != "$key="* && $argument != "--set=$key="* && $argument != "--config.$key="* &&
         $argument != "--config.$key" ]] ||
         grid_fail "$key has values in the grid, and another one in '$argument'"
+      # bvtrain gets the points' values last.
+      [[ $argument != "$key".*=* && $argument != "--set=$key".*=* && $argument != "--config.$key".* ]] ||
+        grid_fail "the values of --grid $key would replace '$argument'; give that key a --grid, too"
     done
   done
 }
@@ -107,7 +110,11 @@ grid_parse() {
 grid_add_key() {
   local key=$1 value size=0
   local -A seen=()
-  for value in "${grid_keys[@]}"; do [[ $value != "$key" ]] || grid_fail "--grid $key is given twice"; done
+  for value in "${grid_keys[@]}"; do
+    [[ $value != "$key" ]] || grid_fail "--grid $key is given twice"
+    [[ $value != "$key".* ]] ||
+      grid_fail "the values of --grid $key would replace those of --grid $value; give --grid $key first"
+  done
   shift
   for value in "$@"; do
     [[ $value != --* ]] || break

@@ -111,7 +111,7 @@ copy_licences() {
     package=${folder%-*.dist-info/licenses} found=1
     cp -r "$folder" "$2/licences/${package##*/}"
   done
-  [[ -n $found ]] || echo "note: no licences of LibTorch beside $bv_torch; whoever passes this package on must add them." \
+  [[ -n $found ]] || echo "note: no licences of LibTorch next to $bv_torch; whoever passes this package on must add them." \
     "Remove $bv_fetched to fetch LibTorch with its licences." >&2
 }
 

@@ -229,7 +229,7 @@ bv_cuda_target() {
   elif [[ ! -e $bv_torch/lib/libtorch_cuda.so ]]; then
     echo "bvtrain set-up: $bv_torch is a LibTorch without CUDA, so the CUDA plug-in is not built" >&2
   elif [[ ! -e $bv_torch/../nvidia/cu13/lib/libcudart.so.13 ]]; then
-    echo "bvtrain set-up: nvidia/cu13/lib/libcudart.so.13 is not beside $bv_torch, as in a Python environment, so the CUDA plug-in is not built" >&2
+    echo "bvtrain set-up: nvidia/cu13/lib/libcudart.so.13 is not next to $bv_torch, as in a Python environment, so the CUDA plug-in is not built" >&2
   else
     echo bvtrain_cuda
   fi

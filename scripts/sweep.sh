@@ -32,7 +32,7 @@ machine are split among the N runs. The log of a run is sweep.log in its workdir
 Exit codes: 0 all runs finished; 4 some diverged, and all others finished; 75 some were stopped,
 and the same command continues them; 2 bad arguments; otherwise the code of the first run that
 failed, 137 if it was killed. If this script is stopped: 130 by SIGINT, 143 by SIGTERM,
-129 by SIGHUP, 75 by SIGUSR1. $BVTRAIN_BINARY names another bvtrain.
+129 by SIGHUP, 75 by SIGUSR1. $BVTRAIN_BINARY is the path of another bvtrain.
 USAGE
 }
 

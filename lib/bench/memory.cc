@@ -94,6 +94,7 @@ MemoryNeeds measure_memory(const std::function<std::unique_ptr<Recipe>(int64_t)>
       const std::unique_ptr<Recipe> recipe = recipe_of(batch);
       train(*recipe);
       needs.state = recipe->step->memory();
+      if (device.is_cpu()) needs.checkpoints = 2.0 * recipe->step->state_bytes();
     } catch (const std::exception& error) {
       if (!is_no_memory(error)) throw;
       return std::nullopt;
@@ -123,7 +124,7 @@ MemoryNeeds measure_memory(const std::function<std::unique_ptr<Recipe>(int64_t)>
   const auto fixed =
       static_cast<double>(needs.state.parameters + needs.state.gradients + needs.state.state);
   needs.other = std::max(full - needs.example * static_cast<double>(large) - fixed, 0.0);
-  const double room = kSafe * needs.available - fixed - needs.other;
+  const double room = kSafe * needs.available - fixed - needs.checkpoints - needs.other;
   const auto multiple = [&](double batch) {
     return std::max<int64_t>(static_cast<int64_t>(batch) / granule, 0) * granule;
   };

@@ -15,11 +15,14 @@ namespace bv {
 // In bytes of the device's memory; on a CPU the loader's batches are counted too.
 struct MemoryNeeds {
   TrainStep::Memory state;  // parameters, gradients, optimizer state and averages
-  double example = 0;       // what one more example in the batch takes: its activations and input
-  double other = 0;         // what any batch takes besides: libraries, buffers, constants
-  double available = 0;     // what this process may use in all
-  int64_t largest = 0;      // batch; 0: not even one example fits
-  bool tried = false;       // a step of that batch has run; otherwise it is extrapolated
+  // Copies of the state for checkpoints, of which a run may need two: one is written while the next
+  // one is made. 0 on a GPU, because they are in the host's memory.
+  double checkpoints = 0;
+  double example = 0;    // what one more example in the batch takes: its activations and input
+  double other = 0;      // what any batch takes besides: libraries, buffers, constants
+  double available = 0;  // what this process may use in all
+  int64_t largest = 0;   // batch; 0: not even one example fits
+  bool tried = false;    // a step of that batch has run; otherwise it is extrapolated
   std::vector<std::pair<int64_t, double>> peaks;  // batches that have run, and their peak memory
 };
 

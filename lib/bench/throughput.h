@@ -14,7 +14,7 @@ struct Throughput {
   const char* what;          // "loader", "step" or "training"
   double low, median, high;  // images per second, over the rounds
   double memory_gb = 0;      // 1e9 bytes that the device reads and writes per second; 0: not known
-  double mfu = 0;            // model FLOPs utilisation, as in Chrono::Setup; 0: not known
+  double mfu = 0;            // model FLOPs utilization, as in Chrono::Setup; 0: not known
 };
 
 // Measures each of the three for kThroughputRounds rounds of at least `seconds` seconds, after a

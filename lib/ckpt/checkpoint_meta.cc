@@ -10,6 +10,7 @@
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/error.h"
 #include "lib/util/json_kind.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
@@ -22,8 +23,8 @@ struct Member {
   bool resuming = false;  // no run can continue without it
 };
 
-// The members that Trainer::checkpoint_meta() (trainer_save.cc) and, for `best`, write_best()
-// write.
+// The members that Trainer::checkpoint_meta() (trainer_save.cc) and, for `best` and `bad_step`,
+// write_best() and write_bad_step() write.
 constexpr Member kMembers[] = {
     {"/tool_version", JsonKind::text},
     {"/commit", JsonKind::text},
@@ -31,6 +32,7 @@ constexpr Member kMembers[] = {
     {"/compute_threads", JsonKind::count, true},
     {"/precision", JsonKind::text},
     {"/ranks", JsonKind::count},
+    {"/device", JsonKind::text},
     {"/position", JsonKind::count},
     {"/examples_left_out", JsonKind::count},
     {"/skipped_steps", JsonKind::count},
@@ -54,6 +56,12 @@ constexpr Member kMembers[] = {
     {"/best/higher_is_better", JsonKind::flag},
     {"/best/step", JsonKind::count},
     {"/best/value", JsonKind::number},
+    {"/bad_step", JsonKind::object},
+    {"/bad_step/reason", JsonKind::text},
+    {"/bad_step/update", JsonKind::flag},
+    {"/bad_step/examples", JsonKind::texts},
+    {"/bad_step/bad_examples", JsonKind::texts},
+    {"/bad_step/batch", JsonKind::text},
     {"/chrono", JsonKind::object, true},
     {"/chrono/accum_program_time", JsonKind::number, true},
     {"/chrono/accum_train_time", JsonKind::number, true},
@@ -62,6 +70,10 @@ constexpr Member kMembers[] = {
     {"/chrono/accum_examples_seen", JsonKind::count, true},
 };
 constexpr int64_t kMostThreads = 4096;  // as for the key compute_threads
+
+// Numbers of examples and steps of these sizes can be added without overflow.
+constexpr const char* kStreamCounts[] = {"/position", "/examples_left_out", "/skipped_steps",
+                                         "/last_row", "/chrono/accum_examples_seen"};
 
 [[noreturn]] void refuse_meta(std::string_view pointer, std::string_view what) {
   std::string name(pointer);
@@ -96,6 +108,13 @@ void check_meta(const json& meta) {
     const json::json_pointer pointer(member.pointer);
     if (meta.contains(pointer)) check_kind(meta.at(pointer), member.pointer, member.kind);
   }
+  for (const char* count : kStreamCounts) {
+    const json::json_pointer pointer(count);
+    if (!meta.contains(pointer)) continue;
+    if (const auto number = meta.at(pointer).get<int64_t>(); number > limits::kStreamCount)
+      refuse_meta(count,
+                  fmt::format("is {}, at most {} is possible", number, limits::kStreamCount));
+  }
   if (meta.contains("row")) check_row(meta.at("row"));
   if (meta.contains("image")) {
     if (meta.at("image").size() != 3) refuse_meta("/image", "does not hold three numbers");
@@ -124,6 +143,12 @@ void check_meta(const json& meta) {
     for (const char* member : {"metric", "higher_is_better", "step", "value"}) {
       if (!meta.at("best").contains(member))
         refuse_meta("/best", fmt::format("lacks '{}'", member));
+    }
+  }
+  if (meta.contains("bad_step")) {
+    for (const char* member : {"reason", "examples", "bad_examples"}) {
+      if (!meta.at("bad_step").contains(member))
+        refuse_meta("/bad_step", fmt::format("lacks '{}'", member));
     }
   }
   for (const char* member : {"compute_threads", "ranks"}) {

@@ -9,8 +9,8 @@
 
 namespace bv {
 
-// Throws Error::bare(Exit::usage) "manifest.json: meta.chrono.accum_train_time is a text, expected
-// a number".
+// Throws Error::bare(Exit::usage) "manifest.json: meta.chrono.accum_train_time is a string,
+// expected a number".
 void check_meta(const nlohmann::json& meta);
 
 // Throws the same unless a run can continue from the checkpoint: "manifest.json: meta.row is

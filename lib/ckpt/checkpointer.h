@@ -27,7 +27,7 @@
 // sharded state, and the last one.
 //
 // A failed write is retried after 0.2, 1 and 5 s. If it still fails, the save has failed, but the
-// run goes on, because the next save may succeed. It ends if two saves in a row fail, or if the
+// run continues, because the next save may succeed. It ends if two saves in a row fail, or if the
 // last one does. ckpt/best follows the same rule; it is retried with the next save.
 //
 // Names of files and folders: lib/ckpt/workdir/workdir.h.

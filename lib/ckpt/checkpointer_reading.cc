@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // Throws unless the manifest of the checkpoint of `step` names that step.
 void check_step_of(int64_t named, int64_t step) {
   if (named != step)
-    throw Error::bare(Exit::usage, fmt::format("{} is of step {}", kManifestName, named));
+    throw Error::bare(Exit::usage, fmt::format("{} belongs to step {}", kManifestName, named));
 }
 
 // Calls read(), which reads the checkpoint in `folder`, and returns its result. If the disk fails,
@@ -50,7 +50,7 @@ std::string remedy_of(const CkptFolder& ckpt) {
   for (const std::string& folder : ckpt.all_best()) {
     try {
       verify_checkpoint(folder);
-      text += fmt::format("; '{}:{}' is whole: `predict`, `export` and `model_init` read it",
+      text += fmt::format("; '{}:{}' is intact: `predict`, `export` and `model_init` can read it",
                           ckpt.path(), fs::path(folder).filename().string());
     } catch (const Error&) {
       // It is damaged too.
@@ -89,7 +89,7 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
   if (steps.empty()) return std::nullopt;
   throw Error(
       Exit::usage, ckpt.path(),
-      fmt::format("none of the {} checkpoints here is whole; the newest, {}: {}{}", steps.size(),
+      fmt::format("none of the {} checkpoints here is intact; the newest, {}: {}{}", steps.size(),
                   CkptFolder::step_name(steps.back()), newest_fault, remedy_of(ckpt)));
 }
 

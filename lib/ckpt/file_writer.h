@@ -59,7 +59,7 @@ class FileWriter {
   std::vector<uint64_t> checksums_;
 };
 
-// Calls `write` to fill a temporary file beside `file`, which then replaces `file`. If anything
+// Calls `write` to fill a temporary file next to `file`, which then replaces `file`. If anything
 // throws, the temporary file is deleted and `file` stays as it was. Errors name `file`. If `file`
 // is a symbolic link, the link stays, and the file to which it leads is replaced.
 void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write);

@@ -119,6 +119,9 @@ Manifest parse_manifest(const json& root) {
   }
   Manifest manifest;
   manifest.step = member(root, "step", JsonKind::count).get<int64_t>();
+  if (manifest.step > limits::kStreamCount)
+    throw broken(kManifestName, fmt::format("'step' is {}, at most {} is possible", manifest.step,
+                                            limits::kStreamCount));
   manifest.keep = member(root, "keep", JsonKind::flag).get<bool>();
   manifest.meta = root.value("meta", json());
   if (manifest.meta.is_null()) manifest.meta = json::object();

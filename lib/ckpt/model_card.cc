@@ -42,7 +42,7 @@ class CardReader {
   }
   int64_t number(const std::string& key) const {
     const auto value = parse_count(text(key));
-    if (!value) refuse(key, "a whole number");
+    if (!value) refuse(key, "an integer");
     return *value;
   }
   Json json(const std::string& key) const {
@@ -126,6 +126,7 @@ Metadata to_metadata(const ModelCard& card) {
   put("num_classes", fmt::format("{}", card.num_classes));
   put("loss", card.loss);
   put("ema", card.ema ? "true" : "false");
+  if (card.multilabel) put("multilabel", "true");
   if (!card.class_names.empty()) put("class_names", json_text(Json(card.class_names)));
   if (card.pp) put("pp", *card.pp);
   if (!card.image.empty()) put("image", json_text(Json(card.image)));
@@ -147,6 +148,8 @@ std::optional<ModelCard> parse_model_card(const Metadata& metadata, const std::s
   card.num_classes = reader.number("num_classes");
   card.loss = reader.text("loss");
   card.ema = reader.word("ema", {"true", "false"}) == "true";
+  if (reader.has("multilabel"))
+    card.multilabel = reader.word("multilabel", {"true", "false"}) == "true";
   if (reader.has("class_names")) card.class_names = read_class_names(reader, card.num_classes);
   if (reader.has("pp")) card.pp = reader.text("pp");
   if (reader.has("image")) card.image = read_image(reader);

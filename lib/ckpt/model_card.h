@@ -27,8 +27,9 @@ struct ModelCard {
   // The smallest and the largest pixel value of some training images after preprocessing; empty if
   // unknown.
   std::vector<double> image_values;
-  std::string precision;  // float32 or bf16; empty if unknown
-  std::string loss;       // the key `loss` of the run; whoever reads a card checks the name
+  std::string precision;    // float32 or bf16; empty if unknown
+  std::string loss;         // the key `loss` of the run; whoever reads a card checks the name
+  bool multilabel = false;  // task_kw.multilabel: an image may have several classes or none
   std::optional<int64_t> max_pixels;  // the key `input.max_pixels`; whoever reads a card checks it
   std::optional<int64_t> step;        // of the checkpoint
   bool ema = false;                   // the weights are averages

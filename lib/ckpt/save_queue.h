@@ -1,4 +1,4 @@
-// The thread that writes checkpoints while training goes on, and how much of the machine it may
+// The thread that writes checkpoints while training continues, and how much of the machine it may
 // take.
 #pragma once
 
@@ -18,11 +18,11 @@ namespace bv {
 // state from one of two buffers: one save can wait while another is in progress.
 //
 // Saves have a time budget, so that a run that saves very often still makes progress. The budget
-// grows by kShare seconds per second, up to kBurst seconds. A save spends its CPU time divided by
-// the number of cores, the time to take its snapshot, and the time that training waits for a
-// buffer. While the budget is spent, leave_out() returns true and the caller takes no snapshot;
-// this lasts at most kBurst / kShare seconds. If the budget runs out while training waits for a
-// buffer, the new save replaces the one that is still queued.
+// grows by kShare seconds per second, up to kBurst seconds. Each save uses up part of the budget:
+// its CPU time divided by the number of cores, the time to take its snapshot, and the time that
+// training waits for a buffer. While the budget is spent, leave_out() returns true and the caller
+// takes no snapshot; this lasts at most kBurst / kShare seconds. If the budget runs out while
+// training waits for a buffer, the new save replaces the one that is still queued.
 //
 // The members are called from one thread, that of the training.
 class SaveQueue {

@@ -18,6 +18,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/limits.h"
 #include "lib/util/mapped_file.h"
 #include "lib/util/regular_file.h"
@@ -262,7 +263,7 @@ bool describes_weights(const nlohmann::json& object) {
                                            [&](const char* key) { return object.contains(key); });
 }
 
-// The file `name` beside the weights at `path`: see json_beside() and json_not_read().
+// The file `name` next to the weights at `path`: see json_beside() and json_not_read().
 struct Description {
   nlohmann::json content = nlohmann::json::object();
   std::string not_read = {};
@@ -289,13 +290,13 @@ Description description_beside(const std::string& path, const std::string& name)
   }
   if (!text) return {};
   Description found;
-  found.content = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  found.content = shallow_json(*text);
   if (!usual && !describes_weights(found.content))
     return {.not_read = "it has none of the keys that timm or Hugging Face writes"};
   if (!found.content.is_object()) {
     throw Error(Exit::usage, other,
-                "is not a JSON object, which should describe the weights beside it; download it "
-                "again, or move it away");
+                "is not a JSON object, which should describe the weights in the same folder; "
+                "download it again, or move it away");
   }
   return found;
 }
@@ -317,17 +318,23 @@ NamedTensors read_weights(const std::string& path, uint64_t model_bytes) {
   return select(read_safetensors(target.file), target);
 }
 
-void peek_weights(const std::string& path) {
+std::optional<uint64_t> peek_weights(const std::string& path) {
   Target target = split_subtree(path);
-  if (is_checkpoint(target.file)) return;
+  if (is_checkpoint(target.file)) return std::nullopt;
   std::vector<std::string> names;
+  uint64_t bytes = 0;
   if (find_format(target) == Format::npz) {
-    names = read_zip_names(target.file).names;
+    ZipNames zip = read_zip_names(target.file);
+    for (const ZipEntry& entry : zip.entries) bytes += entry.bytes;
+    names = std::move(zip.names);
   } else {
-    for (const auto& entry : read_safetensors_header(target.file).entries)
+    for (const auto& entry : read_safetensors_header(target.file).entries) {
       names.push_back(entry.name);
+      bytes += entry.end - entry.begin;
+    }
   }
   parts_of(names, target);
+  return bytes;
 }
 
 nlohmann::json json_beside(const std::string& path, const std::string& name) {

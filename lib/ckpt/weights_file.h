@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "lib/ckpt/model_card.h"
@@ -19,30 +20,31 @@ namespace bv {
 // "buffers/...". A suffix ":sub/tree" of `path` selects the parameters below that name instead, in
 // the file or below its root. If there are none, the error lists the subtrees that exist.
 //
-// The format is recognised by the content. Pickles (.pth, .pt, .bin, .ckpt, .pkl) are rejected with
+// The format is recognized by the content. Pickles (.pth, .pt, .bin, .ckpt, .pkl) are rejected with
 // advice on how to convert them; nothing in them is ever executed. An npz file is rejected before
 // anything is unpacked if its arrays would take more than 256 MiB + 4 * `model_bytes`, where
 // `model_bytes` is the size of the model's parameters. Throws Error(Exit::usage).
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes);
 
 // Checks what can be checked quickly, without reading arrays: that the file exists, its format, its
-// table of contents, and that it has something below ":sub/tree". Throws what read_weights() would.
-void peek_weights(const std::string& path);
+// table of contents, and that it has something below ":sub/tree". Returns how many bytes all arrays
+// of the file take; nullopt for a checkpoint. Throws what read_weights() would.
+std::optional<uint64_t> peek_weights(const std::string& path);
 
-// Returns the pairs of texts that the weights file at `path` holds beside its arrays: those of a
-// safetensors header, or those of an npz file's kModelCardArray. Empty if there are none, and for a
-// checkpoint. Throws Error(Exit::usage).
+// Returns the pairs of strings that the weights file at `path` holds in addition to its arrays:
+// those of a safetensors header, or those of an npz file's kModelCardArray. Empty if there are
+// none, and for a checkpoint. Throws Error(Exit::usage).
 Metadata read_weights_metadata(const std::string& path);
 
-// Returns the JSON object in the file `name`, such as config.json, beside weights of timm or
+// Returns the JSON object in the file `name`, such as config.json, next to weights of timm or
 // Hugging Face: `path` is a folder with a model.safetensors, or that file, or a file of another
 // name that is the only weights file in its folder, if the object has keys of these programs.
 // Returns an empty object if `path` is something else or if there is no file `name`. Throws
-// Error(Exit::usage) if there is nothing at `path`, and at the file `name` beside a
+// Error(Exit::usage) if there is nothing at `path`, and at the file `name` next to a
 // model.safetensors if it cannot be read or holds no JSON object.
 nlohmann::json json_beside(const std::string& path, const std::string& name);
 
-// Returns why json_beside() does not read a file `name` that is beside the weights file `path`, to
+// Returns why json_beside() does not read a file `name` that is next to the weights file `path`, to
 // follow "because"; "" if it reads it, or if there is no such file.
 std::string json_not_read(const std::string& path, const std::string& name);
 

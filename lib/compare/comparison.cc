@@ -68,6 +68,21 @@ bool comes_before(const RunRecord& a, const RunRecord& b) {
   return key(a) < key(b);
 }
 
+// Drops the number of compute threads if it is the same in all runs, whether given or the machine's
+// default, and otherwise the defaults. A run that is started from another one's config.yaml gives
+// the number that was the default there.
+void drop_compute_threads(std::vector<RunRecord>& runs) {
+  const std::string key = "compute_threads";
+  std::set<std::string> numbers;
+  for (const RunRecord& run : runs) {
+    const auto found = run.config.find(key);
+    numbers.insert(found == run.config.end() ? "" : found->second);
+  }
+  for (RunRecord& run : runs) {
+    if (numbers.size() == 1 || run.defaults.contains(key)) run.config.erase(key);
+  }
+}
+
 std::vector<RunGroup> group_runs(const std::vector<RunRecord>& runs) {
   std::map<FlatConfig, std::vector<size_t>> members;
   for (size_t i = 0; i < runs.size(); ++i) members[runs[i].config].push_back(i);
@@ -80,6 +95,20 @@ std::vector<RunGroup> group_runs(const std::vector<RunRecord>& runs) {
   return groups;
 }
 
+// Whether no two groups have the same values of all `keys`.
+bool tell_apart(const std::vector<RunRecord>& runs, const std::vector<RunGroup>& groups,
+                const std::vector<std::string>& keys) {
+  std::set<FlatConfig> all;
+  for (const RunGroup& group : groups) {
+    FlatConfig values = runs[group.runs[0]].config;
+    std::erase_if(values, [&](const auto& each) {
+      return std::find(keys.begin(), keys.end(), each.first) == keys.end();
+    });
+    all.insert(std::move(values));
+  }
+  return all.size() == groups.size();
+}
+
 std::vector<std::string> differing_keys(const std::vector<RunRecord>& runs,
                                         const std::vector<RunGroup>& groups) {
   std::map<std::string, std::set<std::string>> values;  // by key, without absent ones
@@ -90,11 +119,21 @@ std::vector<std::string> differing_keys(const std::vector<RunRecord>& runs,
       ++counts[key];
     }
   }
-  std::vector<std::string> keys;
-  for (const auto& [key, distinct] : values) {
-    if (distinct.size() > 1 || counts[key] < groups.size()) keys.push_back(key);
+  std::set<std::string> given;  // keys that a run does not leave at their default
+  for (const RunRecord& run : runs) {
+    for (const auto& [key, value] : run.config) {
+      if (!run.defaults.contains(key)) given.insert(key);
+    }
   }
-  return keys;
+  std::vector<std::string> keys, telling;
+  for (const auto& [key, distinct] : values) {
+    const bool absent = counts[key] < groups.size();
+    if (distinct.size() < 2 && !absent) continue;
+    keys.push_back(key);
+    // The defaults of a plug-in say no more than its name does.
+    if (!absent || given.contains(key)) telling.push_back(key);
+  }
+  return tell_apart(runs, groups, telling) ? telling : keys;
 }
 
 void fill_spreads(const Comparison& all, RunGroup& group) {
@@ -204,6 +243,7 @@ Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options) {
   for (const RunRecord& run : all.runs) workdirs.push_back(run.workdir);
   const std::vector<std::string> names = short_names(workdirs);
   for (size_t i = 0; i < names.size(); ++i) all.runs[i].name = names[i];
+  drop_compute_threads(all.runs);
   all.groups = group_runs(all.runs);
   all.keys = differing_keys(all.runs, all.groups);
   for (RunGroup& group : all.groups) fill_spreads(all, group);

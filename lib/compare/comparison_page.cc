@@ -21,6 +21,7 @@ namespace {
 // Each of the best groups has its own colour. The others share the last colour, which is grey.
 constexpr size_t kColoredGroups = kChartColors - 1;
 constexpr size_t kMostPointsInChart = 4000, kFewestPointsInLine = 40, kMostPointsInLine = 400;
+constexpr size_t kRoomForMetricCharts = 10'000'000;  // bytes
 constexpr size_t kLongestInTable = 60, kLongestInLegend = 20;
 
 // CSS rules in addition to those of the report.
@@ -126,13 +127,13 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
 // Returns the metrics that have a chart: the table's, the evaluators' and the training loss.
 std::vector<std::string> charted_metrics(const Comparison& all) {
   std::vector<std::string> names;
+  std::set<std::string> added;
   History known;  // eval_metrics() uses only the names
   for (const RunRecord& run : all.runs) {
     for (const auto& [name, series] : run.metrics.series) known.series[name];
   }
   const auto add = [&](const std::string& name) {
-    if (known.series.contains(name) && std::find(names.begin(), names.end(), name) == names.end())
-      names.push_back(name);
+    if (known.series.contains(name) && added.insert(name).second) names.push_back(name);
   };
   for (const ComparedMetric& metric : all.metrics) add(metric.name);
   add("training_loss");
@@ -142,8 +143,14 @@ std::vector<std::string> charted_metrics(const Comparison& all) {
 
 std::string charts(const Comparison& all, const std::vector<ConfigColumn>& columns) {
   std::string out;
-  for (const std::string& metric : charted_metrics(all))
-    out += "<div class=\"panel\">" + chart_svg(metric_chart(all, columns, metric)) + "</div>\n";
+  size_t left_out = 0;
+  for (const std::string& metric : charted_metrics(all)) {
+    const std::string svg = left_out == 0 ? chart_svg(metric_chart(all, columns, metric)) : "";
+    if (left_out > 0 || out.size() + svg.size() > kRoomForMetricCharts)
+      ++left_out;
+    else
+      out += "<div class=\"panel\">" + svg + "</div>\n";
+  }
   if (out.empty()) return "<p>Nothing has been measured yet.</p>\n";
   std::string hint = "Long curves are smoothed. ";
   if (all.groups.size() < all.runs.size())
@@ -152,6 +159,8 @@ std::string charts(const Comparison& all, const std::vector<ConfigColumn>& colum
         "finished runs, or the mean of all its runs if none has finished. ";
   if (all.groups.size() > kColoredGroups)
     hint += fmt::format("The best {} groups have colours, the others are grey. ", kColoredGroups);
+  if (left_out > 0)
+    hint += fmt::format("{} more charts would make this page too large. ", left_out);
   return "<p class=\"hint\">" + hint + "</p>\n<div class=\"charts\">\n" + out + "</div>\n";
 }
 

@@ -1,11 +1,13 @@
 #include "lib/compare/find_runs.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <system_error>
+#include <utility>
 
 #include "lib/ckpt/workdir/workdir.h"
 #include "lib/util/error.h"
@@ -24,7 +26,7 @@ bool is_evaluation(const Workdir& workdir) {
   return file_exists(workdir.evaluated()) && !file_exists(workdir.run_json());
 }
 
-// Whether a run has written to the folder. config.yaml proves nothing: people keep one beside the
+// Whether a run has written to the folder. config.yaml proves nothing: people keep one next to the
 // workdirs of an experiment.
 bool has_run(const Workdir& workdir) {
   for (const std::string& file : {workdir.metrics(), workdir.run_json(), workdir.failed()}) {
@@ -48,21 +50,38 @@ std::vector<std::string> folders_in(const std::string& folder, std::vector<std::
   return {};
 }
 
-void collect(const std::string& folder, int levels, std::vector<std::string>& found,
-             std::vector<std::string>& warnings) {
+// The folders that were looked at. Links may lead to one of them in any number of ways.
+struct LookedAt {
+  int levels = 0;     // how many levels below it
+  bool runs = false;  // whether it is a run, or holds some
+};
+using FoldersLookedAt = std::map<std::pair<dev_t, ino_t>, LookedAt>;
+
+// Returns whether the folder is a run, or holds some.
+bool collect(const std::string& folder, int levels, FoldersLookedAt& all,
+             std::vector<std::string>& found, std::vector<std::string>& warnings) {
+  struct stat info {};
+  ::stat(folder.c_str(), &info);
+  const auto [at, is_new] = all.try_emplace(std::pair(info.st_dev, info.st_ino));
+  LookedAt& here = at->second;
+  if (!is_new && here.levels >= levels) return here.runs;
+  here.levels = levels;
   const Workdir workdir(folder);
   const bool evaluation = is_evaluation(workdir);
+  bool runs = false;
   if (!evaluation && has_run(workdir)) {
     found.push_back(folder);
-    return;
+    return here.runs = true;
   }
-  const size_t before = found.size();
   if (levels > 0) {
     for (const std::string& path : folders_in(folder, warnings))
-      collect(path, levels - 1, found, warnings);
+      runs = collect(path, levels - 1, all, found, warnings) || runs;
   }
-  if (found.size() == before && !evaluation && file_exists(workdir.config()))
+  if (!runs && !evaluation && file_exists(workdir.config())) {
     found.push_back(folder);
+    runs = true;
+  }
+  return here.runs = runs;
 }
 
 std::vector<std::string> matches(const std::string& pattern) {
@@ -100,7 +119,8 @@ std::vector<std::string> find_runs(const std::vector<std::string>& paths,
   for (const std::string& path : named) {
     std::vector<std::string> found;
     const size_t before = warnings.size();
-    if (folder_exists(path)) collect(without_slash(path), kDeepest, found, warnings);
+    FoldersLookedAt all;
+    if (folder_exists(path)) collect(without_slash(path), kDeepest, all, found, warnings);
     if (found.empty() && warnings.size() == before) {
       warnings.push_back(
           fmt::format("{}: warning: {}; left out", path,

@@ -1,9 +1,11 @@
 #include "lib/compare/run_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
-#include <regex>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "lib/util/json_text.h"
@@ -49,37 +51,78 @@ bool is_default(const std::vector<std::string>& lines, const Place& place) {
   return lines[static_cast<size_t>(place.line) - 1].ends_with("  # default");
 }
 
-// Removes thread counts that the user has not set: they depend on the machine's cores.
-void drop_default_threads(const Config& section, const std::string& path,
-                          const std::vector<std::string>& lines, FlatConfig& flat) {
+// Adds the keys of a section that have their default.
+void add_defaults(const Config& section, const std::string& path,
+                  const std::vector<std::string>& lines, std::set<std::string>& keys) {
   for (const std::string& key : section.keys()) {
     const std::string whole = path.empty() ? key : path + "." + key;
     if (section.is_map(key))
-      drop_default_threads(section.section(key), whole, lines, flat);
-    else if ((key == "threads" || key == "compute_threads") &&
-             is_default(lines, section.place(key)))
-      flat.erase(whole);
+      add_defaults(section.section(key), whole, lines, keys);
+    else if (is_default(lines, section.place(key)))
+      keys.insert(whole);
   }
+}
+
+// Whether the key is the number of threads that read the data, which no result depends on.
+bool is_loader_threads(std::string_view key) {
+  return key == "input.threads" || (key.starts_with("evals.") && key.ends_with(".threads"));
+}
+
+// Where "2/5" of a part "fold 2/5" is in a split.
+struct FoldNumbers {
+  size_t number = 0, slash = 0, end = 0;
+};
+
+// Finds the first such part from `from` on. (A std::regex would recurse once per blank.)
+std::optional<FoldNumbers> find_fold(std::string_view text, size_t from) {
+  constexpr std::string_view kFold = "fold";
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digits_end = [&](size_t at) {
+    while (at < text.size() && is_digit(text[at])) ++at;
+    return at;
+  };
+  for (size_t at = text.find(kFold, from); at != std::string_view::npos;
+       at = text.find(kFold, at + 1)) {
+    const auto before = static_cast<unsigned char>(at == 0 ? ' ' : text[at - 1]);
+    if (std::isalnum(before) != 0 || before == '_') continue;  // the end of another word
+    const size_t number = text.find_first_not_of(' ', at + kFold.size());
+    if (number == std::string_view::npos || number == at + kFold.size()) continue;
+    const size_t slash = digits_end(number);
+    if (slash == number || slash == text.size() || text[slash] != '/') continue;
+    const size_t end = digits_end(slash + 1);
+    if (end > slash + 1) return FoldNumbers{number, slash, end};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-FlatConfig flat_config(const Config& config, const std::string& text) {
+FlatConfig flat_config(const Config& config) {
   FlatConfig flat;
   flatten(with_plain_numbers(Json::parse(config.json())), "", flat);
-  drop_default_threads(config, "", split(text, '\n'), flat);
+  std::erase_if(flat, [](const auto& each) { return is_loader_threads(each.first); });
   return flat;
 }
 
+std::set<std::string> default_keys(const Config& config, const std::string& text) {
+  std::set<std::string> keys;
+  add_defaults(config, "", split(text, '\n'), keys);
+  return keys;
+}
+
 std::string take_fold(FlatConfig& config) {
-  static const std::regex fold(R"((\bfold +)(\d+)/(\d+))");
   std::set<std::string> named;
   FlatConfig without;
   for (const auto& [key, value] : config) {
     if (key != "split" && !key.ends_with(".split")) continue;
-    for (std::sregex_iterator match(value.begin(), value.end(), fold), end; match != end; ++match)
-      named.insert((*match)[2].str() + "/" + (*match)[3].str());
-    without[key] = std::regex_replace(value, fold, "$1*/$3");
+    std::string& text = without[key];
+    size_t copied = 0;
+    for (auto fold = find_fold(value, 0); fold; fold = find_fold(value, fold->end)) {
+      named.insert(value.substr(fold->number, fold->end - fold->number));
+      text += value.substr(copied, fold->number - copied) + "*";
+      copied = fold->slash;
+    }
+    text += value.substr(copied);
   }
   if (named.size() != 1) return "";
   for (auto& [key, value] : without) config[key] = std::move(value);

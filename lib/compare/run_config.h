@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "lib/config/config.h"
@@ -9,20 +10,23 @@
 namespace bv {
 
 // From the path of each value ("model.width", "schedule[0][1].decay_type") to its JSON text. Equal
-// values have equal texts, however they were written: 1e-3 and 0.001.
+// values have equal JSON text, however they were written: 1e-3 and 0.001.
 using FlatConfig = std::map<std::string, std::string>;
 
-// Flattens the resolved config of a workdir. `text` is the file's text; its comments say where each
-// value comes from. Omits null values, because null means that a key is absent, and thread counts
-// that default to the number of cores of the machine.
-FlatConfig flat_config(const Config& config, const std::string& text);
+// Flattens the resolved config of a workdir. Omits null values, because null means that a key is
+// absent, and the numbers of threads that read data, which change no result.
+FlatConfig flat_config(const Config& config);
+
+// Returns the keys whose values are defaults, except those within lists. `text` is the text of the
+// file; its comments say where each value comes from.
+std::set<std::string> default_keys(const Config& config, const std::string& text);
 
 // Returns the fold of cross-validation that the config's splits name: "2/5" for train[not fold 2/5]
 // and train[fold 2/5]. Replaces its number by * in the splits, so that runs of different folds have
 // equal configs. Returns "", and changes nothing, if no split names a fold or if several are named.
 std::string take_fold(FlatConfig& config);
 
-// Returns a value as people write it: "-" for an absent one (""), and texts without quotes unless
+// Returns a value as people write it: "-" for an absent one (""), and strings without quotes unless
 // they look like another value.
 std::string value_text(const std::string& json);
 

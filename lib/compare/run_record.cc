@@ -7,6 +7,7 @@
 #include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/config/load_config.h"
 #include "lib/util/file.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
 
@@ -57,6 +58,7 @@ void add_history(const nlohmann::json& run_json, FlatConfig& config) {
       const std::string key =
           fmt::format("{} until step {}", text.substr(0, colon), restart.at("step").get<int64_t>());
       const std::string before = text.substr(colon + 2, arrow - colon - 2);
+      if (json_nesting(before) > limits::kJsonNesting) continue;  // no config has such a value
       config[key] = json::accept(before) ? before : json(before).dump();
     }
   }
@@ -77,7 +79,9 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
     run.workdir = dir;
     const std::string text = read_file(workdir.config(), limits::kRunConfigBytes);
     const Config config = parse_config(text, workdir.config());
-    run.config = flat_config(config, text);
+    run.config = flat_config(config);
+    run.defaults = default_keys(config, text);
+    run.defaults.erase("precision");  // add_history() replaces `auto` by what it has meant
     if (const auto seed = run.config.find("seed"); seed != run.config.end()) {
       run.seed = seed->second;
       run.config.erase(seed);

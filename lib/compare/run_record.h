@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,13 @@ namespace bv {
 struct RunRecord {
   std::string workdir;  // as it was given or found
   std::string name;     // the workdir without the folders that all workdirs begin with
-  FlatConfig config;    // without the seed and the fold's number, with what a restart replaced
-                        // ("lr until step 100") and with the precision that `auto` chose
-  std::string seed;     // as JSON; "" if the config has none
-  std::string fold;     // of cross-validation: "2/5"; "" if there is none
+  FlatConfig config;    // without the seed and the number of the fold; with the values that a
+                        // restart replaced ("lr until step 100") and the precision that `auto`
+                        // chose
+  // The keys of `config` whose values are the defaults of their plug-ins or of the machine.
+  std::set<std::string> defaults = {};
+  std::string seed;  // as JSON; "" if the config has none
+  std::string fold;  // of cross-validation: "2/5"; "" if there is none
   RunStatus status;
   MetricScan metrics;
 };

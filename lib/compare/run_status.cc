@@ -8,6 +8,7 @@
 
 #include "lib/config/duration.h"
 #include "lib/util/file.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/text.h"
@@ -63,7 +64,7 @@ std::optional<int> number_in(const std::string& file) {
 nlohmann::json result_of(const Workdir& workdir) {
   try {
     const auto text = read_file_if_any(workdir.result(), limits::kRunResultBytes);
-    auto result = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+    nlohmann::json result = shallow_json(text.value_or(""));
     if (result.is_object()) return result;
   } catch (const Error&) {
     // It cannot be read.

@@ -31,7 +31,7 @@ void flatten(const std::shared_ptr<Node>& node, const Path& path, std::vector<Fl
   }
 }
 
-// `text`: the key is read as a text, for which 0.50 is not 0.5.
+// `text`: the key is read as a string, for which 0.50 is not 0.5.
 bool same(const Node& a, const Node& b, bool text) {
   if (a.kind != b.kind || a.list.size() != b.list.size() || a.map.size() != b.map.size())
     return false;
@@ -47,6 +47,35 @@ bool same(const Node& a, const Node& b, bool text) {
   const bool a_number = !convert(a, x), b_number = !convert(b, y);
   if (a_number || b_number) return a_number && b_number && x == y;
   return a.text == b.text;
+}
+
+// Whether a key has this name, and a list of ops as its value.
+bool holds_ops(std::string_view key) {
+  return key == "pp" || key == "pp_fn" || key == "pp_train" || key == "pp_eval";
+}
+
+// Returns a list of ops without the blanks outside of its strings, which mean nothing.
+std::string without_blanks(std::string_view ops) {
+  std::string out;
+  char quote = '\0';  // of the string that `i` is in
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const char c = ops[i];
+    if (quote == '\0' && (c == ' ' || c == '\t' || c == '\r' || c == '\n')) continue;
+    out += c;
+    if (quote == '\0') {
+      if (c == '\'' || c == '"') quote = c;
+    } else if (c == '\\' && i + 1 < ops.size()) {
+      out += ops[++i];
+    } else if (c == quote) {
+      quote = '\0';
+    }
+  }
+  return out;
+}
+
+bool same_ops(const Node& a, const Node& b) {
+  return a.kind == Node::Kind::scalar && b.kind == Node::Kind::scalar &&
+         without_blanks(a.text) == without_blanks(b.text);
 }
 
 const FlatValue* find_value(const std::vector<FlatValue>& values, const Path& path) {
@@ -69,6 +98,8 @@ std::vector<ConfigChange> config_changes(const Config& before, const Config& now
     const FlatValue* old = find_value(old_values, value.path);
     const Path mapping(value.path.begin(), std::prev(value.path.end()));
     const bool text = now.document_->is_text(join(mapping, "."), value.path.back());
+    const bool ops = holds_ops(value.path.back());
+    if (old != nullptr && ops && same_ops(*old->value, *value.value)) continue;
     if (old == nullptr || !same(*old->value, *value.value, text))
       changes.push_back({value.path, old ? to_flow(*old->value) : none, to_flow(*value.value)});
   }

@@ -20,8 +20,8 @@ struct ConfigChange {
 
 // Returns the keys whose values differ, first those of `now` in its order, then those that only
 // `before` has. A list is one value. A key that is not set has the default with which the owner of
-// `now` has read it, so writing out a default is not a change, and neither is another spelling of a
-// number, unless the key is read as a text.
+// `now` has read it, so writing out a default is not a change. Neither is another spelling of a
+// number, unless the key is read as a string, and neither are other blanks between ops.
 std::vector<ConfigChange> config_changes(const Config& before, const Config& now);
 
 }  // namespace bv

@@ -5,6 +5,7 @@
 
 #include "lib/config/document.h"
 #include "lib/config/familiar_words.h"
+#include "lib/config/key_table.h"
 #include "lib/config/node.h"
 #include "lib/config/suggest.h"
 #include "lib/util/text.h"
@@ -86,9 +87,18 @@ std::shared_ptr<Node> Config::find(std::string_view key) const {
 std::shared_ptr<Node> Config::read(std::string_view key, std::shared_ptr<Node> fallback,
                                    bool section, std::source_location where, bool text) const {
   std::shared_ptr<Node> value = find(key);
-  if (value == nullptr && node_->taken < node_->positional.size()) {
-    value = node_->positional[node_->taken++];
-    node_->map.push_back({std::string(key), value->place, value});
+  const auto& positional = node_->positional;
+  if (node_->taken < positional.size()) {
+    if (value == nullptr) {
+      value = positional[node_->taken++];
+      node_->map.push_back({std::string(key), value->place, value});
+    } else if (std::find(positional.begin(), positional.end(), value) == positional.end()) {
+      // The arguments are read in the order of the signature, so this one has both.
+      document_->record(
+          error_at(node_->entry(key)->place, "", "",
+                   fmt::format("argument '{}' is given by position and by name", printable(key))));
+      ++node_->taken;
+    }
   }
   const bool optional = fallback == nothing();
   if (optional) fallback = nullptr;
@@ -118,7 +128,10 @@ Error Config::error_of_value(const Wrong& wrong, std::string_view key) const {
 // If the mapping has an unread key with a similar name, reports that key instead of the missing
 // one: it is probably misspelt.
 void Config::missing(std::string_view key, std::string_view type) const {
+  const auto no_mapping = document_->no_mappings.find(path_);
+  if (no_mapping != document_->no_mappings.end()) give_up(no_mapping->second);
   for (const Node::Entry& entry : node_->map) {
+    if (!node_->is_call && has_row(path_, entry.key)) continue;  // it is spelled as it should be
     const std::vector<std::string> wanted = {std::string(key)};
     const std::string near =
         node_->is_call ? meant_argument(entry.key, wanted) : nearest(entry.key, wanted);
@@ -290,10 +303,12 @@ Config Config::section(std::string_view key, std::source_location where) const {
   if (value != nullptr && value->kind == Node::Kind::map) return Config(value, document_, path);
   if (value != nullptr) {
     const std::string hint = mapping_hint(*value);
-    document_->record(error_at(
+    const Error error = error_at(
         value->place, key, "",
         fmt::format("{}, got {}{}", hint.empty() ? expected_mapping(path) : "expected a mapping",
-                    describe(*value), hint)));
+                    describe(*value), hint));
+    document_->record(error);
+    document_->no_mappings.emplace(path, error);
   }
   return Config(make_map(place(key)), document_, path);
 }
@@ -352,8 +367,9 @@ std::vector<std::string> Config::positional_strings() const {
 }
 
 Place Config::place(std::string_view key) const {
-  const auto value = key.empty() ? nullptr : find(key);
-  return value == nullptr ? node_->place : value->place;
+  const Node::Entry* entry = key.empty() ? nullptr : node_->entry(key);
+  if (entry == nullptr) return node_->place;
+  return absent(entry->value) ? place_of(*entry) : entry->value->place;
 }
 
 // ---- problems

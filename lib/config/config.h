@@ -1,8 +1,8 @@
 // Config: the strict, typed view through which every component reads its keys.
 //
 // A Config is a view of one YAML mapping, or of the arguments of one call of the pp mini-language
-// (lib/config/call.h). A component reads each key once, in its constructor, with the default beside
-// the read:
+// (lib/config/call.h). A component reads each key once, in its constructor, with the default next
+// to the read:
 //
 //     Vit::Vit(const Config& config) : width_(config.get<int64_t>("width", 768)) { ... }
 //
@@ -141,7 +141,8 @@ class Config {
   // ---- Positional arguments (pp calls only)
   //
   // As in a Python call, a read of a name that is not given by keyword takes the next positional
-  // argument.
+  // argument, and a name that is given both ways is a problem. The names must be read in the order
+  // of the signature.
 
   size_t positional_left() const;  // the number of positional arguments that are not yet read
   // Reads all remaining ones, as strings (keep, drop).
@@ -182,7 +183,8 @@ class Config {
 
   // ---- Texts
 
-  Place place(std::string_view key = {}) const;  // of the key's value, or else of the mapping
+  // Of the key's value, of the key itself if the value is null, or else of the mapping.
+  Place place(std::string_view key = {}) const;
   // Returns the path of this mapping from the root: "evals.val", "input.pp[1]: resize".
   const std::string& path() const { return path_; }
   std::string yaml() const;  // this mapping as YAML, without defaults
@@ -206,8 +208,8 @@ class Config {
   friend std::string fill_constants(std::string_view text, const Config& owner);
 
   std::shared_ptr<Node> find(std::string_view key) const;
-  // Records a read and returns the value; null if it is absent. `text`: it is read as a text or a
-  // list of texts.
+  // Records a read and returns the value; null if it is absent. `text`: it is read as a string or a
+  // list of strings.
   std::shared_ptr<Node> read(std::string_view key, std::shared_ptr<Node> fallback, bool section,
                              std::source_location where, bool text = false) const;
   template <class T>

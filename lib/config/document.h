@@ -26,7 +26,7 @@ class Document {
     bool several_fallbacks = false;  // the key was read with different fallbacks
     bool section = false;
     bool optional = false;     // the key may be absent although it has no fallback
-    bool text = false;         // each read was that of a text or a list of texts
+    bool text = false;         // each read was that of a string or a list of strings
     std::string meaning = {};  // given to Config::explain_as(); empty: nothing was
   };
 
@@ -44,7 +44,7 @@ class Document {
   void explain_as(const std::string& mapping, std::string_view key, std::string_view meaning);
   bool was_read(const std::string& mapping, std::string_view key) const;
   bool is_section(const std::string& mapping, std::string_view key) const;
-  // Whether the key was read, and only as a text or a list of texts.
+  // Whether the key was read, and only as a string or a list of strings.
   bool is_text(const std::string& mapping, std::string_view key) const;
   bool was_asked(const std::string& mapping, std::string_view key) const;
   // Returns the keys of a mapping that were read or asked for.
@@ -58,6 +58,8 @@ class Document {
   // For each problem that is a missing key: its text and the path of the key. A path that ends in
   // '*' stands for the keys that begin like it, of which one is missing.
   std::map<std::string, std::string> missing;
+  // The paths of values that are not the mappings that they should be, with the problem of each.
+  std::map<std::string, Error> no_mappings;
   // The paths that messages about unknown keys recommend. If one of them is missing, that is not a
   // separate problem.
   std::set<std::string> recommended;

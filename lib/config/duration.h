@@ -33,8 +33,8 @@ int64_t round_steps(double x);
 
 // Returns the duration `name` of `config` in steps, or nullopt if it is not given. Null and
 // negative values count as absent. Throws Error(Exit::usage) if it is given in two units, if a
-// percentage is outside [0, 1], if x_steps is not a whole number, or if `length` lacks a number
-// that the unit needs.
+// percentage is outside [0, 1], if x_steps is not an integer, or if `length` lacks a number that
+// the unit needs.
 std::optional<int64_t> duration_steps(const Config& config, std::string_view name,
                                       const RunLength& length,
                                       std::source_location where = std::source_location::current());

@@ -116,7 +116,7 @@ std::string scalar_json(const Node& node) {
     if (node.text == "true" || node.text == "false") return node.text;
     double real = 0;
     if (is_number(node.text) && !convert(node, real)) {
-      // The key may be read as a text, for which 0.50 is not 0.5.
+      // The key may be read as a string, for which 0.50 is not 0.5.
       if (is_json_number(node.text)) return node.text;
       int64_t integer = 0;
       if (!convert(node, integer)) return fmt::format("{}", integer);

@@ -101,7 +101,7 @@ input | pin_memory persistent_workers prefetch_factor | input.prefetch | the loa
 data | path root dir folder data_path | - | the folder of a data set is 'data_dir' here, and the file of an npz is 'fname'
 data | train subset | - | the part of a data set is 'split' here, e.g. 'train[:99%]'
 data | type | - | the source is 'name' here
-data | batch_size | input.batch_size | 'batch_size' is beside 'data', not below it
+data | batch_size | input.batch_size | 'batch_size' belongs next to 'data', not below it
 
 # model and loss
 top | arch architecture network net backbone model_type | model_name | the architecture is 'model_name' here,
@@ -116,6 +116,7 @@ top | criterion loss_fn loss_function loss_name objective | loss | this is 'loss
     sigmoid_xent
 top | smoothing ls | label_smoothing | this is 'label_smoothing' here
 top | mixup_alpha mixup_p | mixup.p | write 'mixup: {p: ...}'
+mixup | alpha mixup_alpha | mixup.p | this is 'p' here
 top | cutmix cutmix_alpha | - | there is no cutmix; 'mixup: {p: ...}' mixes whole images
 top | pretrained weights init_from finetune finetune_from pretrained_weights init_checkpoint checkpoint_path
     load_from model_path | model_init | weights to start from are 'model_init' here
@@ -189,8 +190,8 @@ top | train_checkpoint_all_hosts best_checkpoint_all_hosts | - | process 0 write
 top | log_all_train_data | - | 'log_training_steps: 1' writes a row for every step
 top | save_initial_train_checkpoint | - | step 0 is not saved, unless 'best' evaluates it;
     'ckpt_steps' saves from step 1 on; leave it out
-top | eval_initial_weights | - | evaluators run before training, unless they have 'skip_first: true'; leave it
-    out
+top | eval_initial_weights | - | evaluators with an interval run before training, unless they have
+    'skip_first: true'; leave it out
 top | one_off_evaluate | - | 'bvtrain eval --workdir DIR' evaluates the checkpoints of a run
 top | random_mode_train random_mode_eval | - | there is no choice of random modes: each example has its own
     random numbers, from 'seed' and its position; leave it out
@@ -329,6 +330,8 @@ evaluator | fewshot few_shot linear_probe | fewshot_lsr | -
 evaluator | knn_classifier nearest_neighbors k_nn | knn | -
 evaluator | ece | calibration | -
 task | classification image_classification | classify | -
+task | multilabel multi_label multilabel_classification | classify | several classes per image are 'task:
+    classify' with 'task_kw: {multilabel: true}' and 'loss: sigmoid_xent'
 precision | float16 fp16 f16 half 16 bfloat16 amp mixed | bf16 | -
 precision | fp32 f32 float full single 32 | float32 | -
 )";

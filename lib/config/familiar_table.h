@@ -1,6 +1,6 @@
 // Private to lib/config: the tables behind familiar_words.h, as text.
 //
-// Each line has fields that are separated by " | ". A line that begins with blanks continues the
+// Each line has fields that are separated by " | ". A line that begins with a space continues the
 // one before it. "#" begins a comment, and "-" is an empty field. Words are in lower case, with '_'
 // for '-'.
 #pragma once
@@ -10,8 +10,8 @@
 namespace bv {
 
 // mapping | words that are not keys of it | their replacements | a sentence that says so
-// The mappings are top, input, data (of any section), model, optax, schedule and evaluator. The
-// mapping `flag` has words that are flags elsewhere, besides those of `top`.
+// The mappings are top, input, data (of any section), model, optax, schedule, mixup, early_stop and
+// evaluator. The mapping `flag` has words that are flags elsewhere, besides those of `top`.
 extern const std::string_view kFamiliarKeys;
 // kind of plug-in | words that are not names of it | the name here | a sentence, if one is needed
 extern const std::string_view kFamiliarNames;

@@ -74,7 +74,7 @@ const Rows& places() {
 // Returns the tables' name for the mapping at `path`; "" if they have none.
 std::string_view mapping_at(std::string_view path) {
   if (path.empty()) return "top";
-  for (const std::string_view name : {"input", "model", "optax", "early_stop"}) {
+  for (const std::string_view name : {"input", "model", "optax", "mixup", "early_stop"}) {
     if (path == name) return name;
   }
   const bool call = path.find(": ") != std::string_view::npos;  // of an op

@@ -26,6 +26,7 @@
 
 #include <initializer_list>
 #include <source_location>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -91,5 +92,11 @@ class KeyTable {
 
 // Returns all tables, sorted by place and file.
 const std::vector<KeyTable>& key_tables();
+
+// Returns the place of the tables that describe the mapping at `path` of a config: "input.data" for
+// the data of an evaluator, "evals.*" for an evaluator.
+std::string table_place(std::string_view path);
+// Whether a table of the mapping at `path`, or of one of its plug-ins, has the key.
+bool has_row(std::string_view path, std::string_view key);
 
 }  // namespace bv

@@ -40,6 +40,8 @@ std::string substitute_environment(std::string& text) {
     const size_t end = text.find('}', i);
     if (end == std::string::npos) return "'${' without '}'";
     const std::string inside = text.substr(i + 2, end - i - 2);
+    if (inside.find("${") != std::string::npos)
+      return fmt::format("'${{{}}}': it cannot contain another '${{'", printable(inside));
     const size_t colon = inside.find(":-");
     const std::string name = inside.substr(0, colon);
     if (name.empty() || name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
@@ -286,8 +288,18 @@ class Builder : public YAML::EventHandler {
     open.merges = key.text == "<<" && key.style == Node::Style::plain;
   }
 
+  // Moves the entry `key` to the removed ones if its value is null.
+  static void move_null(Node& node, const std::string& key) {
+    const auto found = std::find_if(node.map.begin(), node.map.end(), [&](const Node::Entry& own) {
+      return own.key == key && own.value->kind == Node::Kind::null;
+    });
+    if (found == node.map.end()) return;
+    node.removed.push_back(*found);
+    node.map.erase(found);
+  }
+
   // YAML's merge key: adds the entries of the mapping (or mappings) below `<<` whose keys are not
-  // given here.
+  // given here. A null here removes an entry, as in an including file.
   void merge_bases(Open& open) {
     Node& node = *open.value.node;
     for (const auto& [place, base] : open.bases) {
@@ -301,7 +313,10 @@ class Builder : public YAML::EventHandler {
           continue;
         }
         for (const Node::Entry& entry : from->map) {
-          if (open.seen.emplace(entry.key, entry.place).second) node.map.push_back(entry);
+          if (open.seen.emplace(entry.key, entry.place).second)
+            node.map.push_back(entry);
+          else
+            move_null(node, entry.key);
         }
       }
     }

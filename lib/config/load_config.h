@@ -12,8 +12,9 @@ namespace bv {
 
 // A value that the command line gives a key: --set lr=0.1 is {"lr", "0.1", "--set lr=0.1"}.
 struct Override {
-  std::string key;     // a path: "model.width"; a number selects the item of a list
-  std::string value;   // YAML
+  std::string key;    // a path: "model.width"; a number selects the item of a list. A part may have
+                      // dots if it names a key of the file: "evals.val.v2.log_steps"
+  std::string value;  // YAML
   std::string origin;  // shown in messages in place of a file
 };
 
@@ -23,13 +24,15 @@ struct Override {
 //   2. In values, ${NAME} and ${NAME:-default} become environment variables ("$${" becomes "${").
 //      A quoted "${NAME}" reads as ${NAME} without quotes does, except that "" stays a string.
 //   3. `overrides` replace values or add keys.
-// A duration that is given in one unit (total_steps) removes the same duration in other units
-// (total_epochs) from the included file, and from the file if it is given by an override.
+// A duration that is given in one unit (total_steps), even if it is negative, removes the same
+// duration in other units (total_epochs) from the included file, and from the file if it is given
+// by an override.
 //
 // Throws Error(Exit::usage) with every problem of the text itself: duplicate keys, tabs, tags,
 // several documents, open quotes, invalid UTF-8, NUL bytes, cyclic or exploding aliases (more than
 // 64 levels or 10^6 values), more than 1 MiB, cyclic includes, environment variables that are not
-// set, and overrides whose path does not fit.
+// set, and overrides whose path does not fit, that hold a comment, or that would replace what an
+// earlier one sets.
 Config load_config(const std::string& file, const std::vector<Override>& overrides);
 
 // Reads a string in the same way. Messages show `name`, and includes are relative to its folder.

@@ -32,10 +32,9 @@ std::string_view duration_name(std::string_view key) {
   return "";
 }
 
-// Whether `entry` gives a duration. Null and negative values count as absent.
-bool gives_duration(const Node::Entry& entry) {
-  return entry.value->kind == Node::Kind::scalar && !entry.value->text.starts_with('-');
-}
+// Whether `entry` gives a duration. Null does not. A negative value does: its reader takes it for
+// "none", and that replaces the duration in another unit, too.
+bool gives_duration(const Node::Entry& entry) { return entry.value->kind == Node::Kind::scalar; }
 
 bool other_unit(std::string_view a, std::string_view b) {
   const std::string_view name = duration_name(a);
@@ -46,6 +45,25 @@ bool other_unit(std::string_view a, std::string_view b) {
 bool from_command_line(const Node::Entry& entry) {
   const Place& place = entry.value->place;
   return place.line == 0 && place.key.empty();
+}
+
+// Whether a null has removed the key from the mapping.
+bool has_removed(const Node& mapping, const std::string& key) {
+  return std::any_of(mapping.removed.begin(), mapping.removed.end(),
+                     [&](const Node::Entry& entry) { return entry.key == key; });
+}
+
+// Returns the key of the mapping that begins with the part `depth` of the path, and the number of
+// its parts. A key may contain dots, as the name of an evaluator does: the longest one counts. A
+// key that is not there is one part.
+std::pair<std::string, size_t> key_at(const Node& mapping, const std::vector<std::string>& parts,
+                                      size_t depth) {
+  const auto begin = parts.begin() + static_cast<std::ptrdiff_t>(depth);
+  for (size_t count = parts.size() - depth; count > 1; --count) {
+    std::string key = join({begin, begin + static_cast<std::ptrdiff_t>(count)}, ".");
+    if (mapping.entry(key) != nullptr || has_removed(mapping, key)) return {std::move(key), count};
+  }
+  return {parts[depth], 1};
 }
 
 // Thrown by set_value() with the reason why a path does not fit the tree.
@@ -78,22 +96,23 @@ std::shared_ptr<Node> set_value(const std::shared_ptr<Node>& node,
     copy->list[index] = set_value(copy->list[index], parts, depth + 1, value);
     return copy;
   }
-  const auto has_name = [&](const Node::Entry& entry) { return entry.key == part; };
-  if (depth + 1 == parts.size() && value->kind == Node::Kind::null) {
+  const auto [key, count] = key_at(*copy, parts, depth);
+  if (depth + count == parts.size() && value->kind == Node::Kind::null) {
     // As in merged(), a null removes a key. If the key is absent, the null stays: the key may be
     // misspelt, and is then reported.
+    const auto has_name = [&name = key](const Node::Entry& entry) { return entry.key == name; };
     const auto removed =
         std::erase_if(copy->map, has_name) + std::erase_if(copy->removed, has_name);
-    (removed > 0 ? copy->removed : copy->map).push_back({part, value->place, value});
+    (removed > 0 ? copy->removed : copy->map).push_back({key, value->place, value});
     return copy;
   }
   for (Node::Entry& entry : copy->map) {
-    if (entry.key != part) continue;
-    entry.value = set_value(entry.value, parts, depth + 1, value);
+    if (entry.key != key) continue;
+    entry.value = set_value(entry.value, parts, depth + count, value);
     return copy;
   }
   const auto absent = std::make_shared<Node>();
-  copy->map.push_back({part, value->place, set_value(absent, parts, depth + 1, value)});
+  copy->map.push_back({key, value->place, set_value(absent, parts, depth + count, value)});
   return copy;
 }
 
@@ -115,8 +134,9 @@ std::shared_ptr<Node> drop_units(const std::shared_ptr<Node>& node,
   if (node->kind == Node::Kind::map && depth + 1 == parts.size()) return without_other_units(node);
   auto copy = std::make_shared<Node>(*node);
   if (depth + 1 >= parts.size()) return copy;
+  const auto [key, count] = key_at(*node, parts, depth);
   for (Node::Entry& entry : copy->map) {
-    if (entry.key == parts[depth]) entry.value = drop_units(entry.value, parts, depth + 1);
+    if (entry.key == key) entry.value = drop_units(entry.value, parts, depth + count);
   }
   for (size_t i = 0; i < copy->list.size(); ++i) {
     if (std::to_string(i) == parts[depth])
@@ -153,8 +173,10 @@ std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
   if (include->kind != Node::Kind::scalar) {
     throw wrong(fmt::format("expected a file name, got {}", describe(*include)));
   }
-  const std::string file =
-      (std::filesystem::path(name).parent_path() / include->text).lexically_normal().string();
+  // The folder of a pipe, such as /dev/fd, has no configs: there it is relative to the working one.
+  const std::filesystem::path folder =
+      is_pipe(name) ? std::filesystem::path() : std::filesystem::path(name).parent_path();
+  const std::string file = (folder / include->text).lexically_normal().string();
   if (std::find(files.begin(), files.end(), file) != files.end()) {
     throw wrong(fmt::format("'{}' includes itself", printable(file)));
   }
@@ -191,19 +213,71 @@ std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::share
       out->removed.push_back(*replaced);
     } else if (replaced != nullptr) {
       out->map.push_back({entry.key, replaced->place, merged(entry.value, replaced->value)});
-    } else if (!dropped) {
+    } else if (!dropped && !has_removed(*over, entry.key)) {
       out->map.push_back(entry);
     }
   }
   for (const Node::Entry& entry : over->map) {
-    if (base->entry(entry.key) == nullptr) out->map.push_back(entry);
+    if (base->entry(entry.key) != nullptr) continue;
+    // A null may remove a key that the included file has removed already.
+    const bool removed_again =
+        entry.value->kind == Node::Kind::null && has_removed(*base, entry.key);
+    (removed_again ? out->removed : out->map).push_back(entry);
   }
   return out;
 }
 
+namespace {
+
+// Whether YAML takes a part of `text` for a comment. A '#' in quotes, within a word or in a block
+// of text (`|`, `>`) begins none.
+bool has_comment(std::string_view text) {
+  if (text.starts_with('|') || text.starts_with('>')) return false;
+  char quote = '\0';    // of the string that `i` is in
+  char previous = '[';  // the last character that is not a blank: a quote may follow some
+  bool after_blank = true;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != '\0') {
+      if (quote == '"' && c == '\\') {
+        ++i;
+      } else if (c == quote && quote == '\'' && text.substr(i + 1).starts_with('\'')) {
+        ++i;  // a quote within the string
+      } else if (c == quote) {
+        quote = '\0';
+      }
+    } else if (c == '#' && after_blank) {
+      return true;
+    } else if ((c == '\'' || c == '"') &&
+               std::string_view("[{,:").find(previous) != std::string_view::npos) {
+      quote = c;
+    }
+    after_blank = c == ' ' || c == '\t' || c == '\n';
+    if (!after_blank) previous = c;
+  }
+  return false;
+}
+
+// A value that an override has set.
+struct SetValue {
+  std::vector<std::string> path;
+  std::string origin;
+};
+
+// Returns the origin of the first value that is below `path`; "" if there is none.
+std::string set_below(const std::vector<SetValue>& values, const std::vector<std::string>& path) {
+  for (const SetValue& value : values) {
+    if (value.path.size() > path.size() && std::equal(path.begin(), path.end(), value.path.begin()))
+      return value.origin;
+  }
+  return "";
+}
+
+}  // namespace
+
 void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& overrides,
                      std::vector<Error>& problems) {
-  std::vector<std::vector<std::string>> paths;
+  std::vector<SetValue> values;
   for (const Override& override : overrides) {
     try {
       const std::vector<std::string> parts = split(override.key, '.');
@@ -211,18 +285,32 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
         throw NoSuchPath{"a key is written as 'a.b.c', without empty parts"};
       }
       auto value = parse_yaml(override.value, override.origin, YamlFrom::command_line, problems);
+      if (has_comment(override.value)) {
+        problems.emplace_back(
+            Exit::usage, Place{override.origin},
+            "the '#' begins a comment of YAML: put the value in YAML's quotes, as in --set "
+            "'KEY=\"a #b\"'");
+        continue;
+      }
       if (value == nullptr) value = std::make_shared<Node>();
       value->place = {override.origin, 0, 0};
+      const std::string lost = value->kind == Node::Kind::null ? "" : set_below(values, parts);
+      if (!lost.empty()) {
+        problems.emplace_back(Exit::usage, Place{override.origin},
+                              fmt::format("would replace the value of '{}'; give this one first",
+                                          printable(lost, std::string::npos)));
+        continue;
+      }
       root = set_value(root, parts, 0, value);
-      paths.push_back(parts);
+      values.push_back({parts, override.origin});
     } catch (const NoSuchPath& error) {
       problems.emplace_back(Exit::usage, Place{override.origin}, error.why);
     } catch (const Error& error) {
       problems.push_back(error);
     }
   }
-  for (const auto& parts : paths) {
-    if (!duration_name(parts.back()).empty()) root = drop_units(root, parts, 0);
+  for (const SetValue& value : values) {
+    if (!duration_name(value.path.back()).empty()) root = drop_units(root, value.path, 0);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "lib/config/document.h"
 #include "lib/config/familiar_words.h"
+#include "lib/config/key_table.h"
 #include "lib/config/node.h"
 #include "lib/config/suggest.h"
 #include "lib/util/text.h"
@@ -25,8 +26,8 @@ std::string literal(const Node& node) {
   return node.text == "false" ? "False" : node.text;
 }
 
-// Returns the mapping other than the one at `path` in which this run has read `key`. Excludes the
-// arguments of ops, and keys so short that they mean something else there.
+// Returns a mapping of another kind than the one at `path` in which this run has read `key`.
+// Excludes the arguments of ops, and keys so short that they mean something else there.
 std::optional<std::string> read_elsewhere(const Document& document, const std::string& path,
                                           const std::string& key) {
   const auto evaluator = [](const std::string& mapping) { return mapping.starts_with("evals."); };
@@ -34,7 +35,9 @@ std::optional<std::string> read_elsewhere(const Document& document, const std::s
   for (const Document::Read& read : document.reads) {
     const bool call = read.mapping.find(": ") != std::string::npos;
     const bool other_evaluator = evaluator(path) && evaluator(read.mapping);
-    if (read.key == key && read.mapping != path && !call && !other_evaluator) return read.mapping;
+    // Another data set may have another source, whose keys are other ones.
+    const bool same_kind = table_place(read.mapping) == table_place(path);
+    if (read.key == key && !same_kind && !call && !other_evaluator) return read.mapping;
   }
   return std::nullopt;
 }
@@ -43,6 +46,10 @@ std::optional<std::string> read_elsewhere(const Document& document, const std::s
 // the same mapping which its reader, such as the model, does not support.
 FamiliarWord familiar_word(const Document& document, const std::string& path,
                            const std::string& key) {
+  if (key == "include" && path.find(": ") == std::string::npos) {  // not an argument of an op
+    return {"", path.empty() ? "only a file can include another"
+                             : "an included file is named at the top level only"};
+  }
   FamiliarWord word = familiar_key(path, key);
   if (document.incomplete.contains(path) || !word.ours.starts_with(path + ".")) return word;
   const std::string ours = word.ours.substr(path.size() + 1);
@@ -118,8 +125,9 @@ std::string meant_argument(std::string_view name, const std::vector<std::string>
 
 Error Config::error_of_unread(const Node::Entry& entry,
                               const std::vector<std::string>& known) const {
-  const std::string near =
-      node_->is_call ? meant_argument(entry.key, known) : nearest(entry.key, known);
+  std::string near = node_->is_call ? meant_argument(entry.key, known) : nearest(entry.key, known);
+  // A key of another plug-in is no misspelling of a key that is given, too.
+  if (!node_->is_call && node_->entry(near) != nullptr && has_row(path_, entry.key)) near.clear();
   const std::string meant = near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
   if (node_->is_call) {
     const bool complete = !document_->incomplete.contains(path_);

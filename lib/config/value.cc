@@ -216,9 +216,12 @@ std::optional<Wrong> convert(const Node& node, int64_t& out) {
   // 1e3 is an integer, but 5.0 is not: the decimal point marks a real number.
   double value = 0;
   const bool exponent = node.text.find_first_of("eE") != std::string::npos;
-  if (!exponent || !parse(node.text, value) || value != std::floor(value) ||
-      std::abs(value) > 0x1p53) {
+  if (!exponent || !parse(node.text, value) || value != std::floor(value))
     return wrong(node, expected<int64_t>(), "");
+  if (std::abs(value) > 0x1p53) {  // a double skips integers
+    const bool fits = std::abs(value) < 0x1p63;
+    return wrong(node, expected<int64_t>(),
+                 fits ? " (write all its digits, because it is beyond 2^53)" : " (out of range)");
   }
   out = static_cast<int64_t>(value);
   return std::nullopt;

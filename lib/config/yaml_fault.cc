@@ -17,7 +17,7 @@ constexpr size_t kNowhere = std::string_view::npos;
 // A line of block YAML, as far as it can be understood without its context.
 struct YamlLine {
   size_t number = 0;        // counted from 0
-  size_t begin = 0;         // offset of the first character that is not blank
+  size_t begin = 0;         // offset of the first character that is not white space
   size_t column = 0;        // of that character, counted from 1
   std::string_view text;    // from there on, without "- " and comment
   bool is_item = false;     // there was a "- "
@@ -146,9 +146,10 @@ class YamlFault {
     const auto before = key_above(line_);
     if (!before) return plain();
     if (line_.is_item) {
-      return {source_.error(where_, before->column == line_.column || before->has_value()
-                                        ? "a list item among the keys of a mapping: remove the '- '"
-                                        : "a list item ('- ') that is aligned with no other")};
+      return {
+          source_.error(where_, before->column == line_.column || before->has_value()
+                                    ? "a list item among the keys of a mapping: remove the '- '"
+                                    : "a list item ('- ') that is not aligned with the others")};
     }
     if (!line_.has_key()) return without_colon(line_);
     if (line_.column > before->column) return deeper(*before);
@@ -198,7 +199,7 @@ class YamlFault {
                          line.column);
     };
     std::string text =
-        fmt::format("'{}' is aligned with no key above it: {}", line_.key(), place(inner));
+        fmt::format("'{}' is not aligned with any key above it: {}", line_.key(), place(inner));
     if (other.column < line_.column) text += ", " + place(other);
     return {source_.error(line_.begin, text)};
   }
@@ -246,7 +247,7 @@ class YamlFault {
       return "a '\\' in double quotes begins an escape: write '\\\\', or use single quotes";
     if (why_ == YAML::ErrorMsg::EOF_IN_SCALAR) return "a quote that is never closed";
     if (why_ == YAML::ErrorMsg::FLOW_END)
-      return fmt::format("a '{}' that closes no bracket", printable(rest.substr(0, 1)));
+      return fmt::format("an unmatched '{}'", printable(rest.substr(0, 1)));
     return fmt::format("not valid YAML: {}",
                        why_.empty() ? "unexpected text after the end" : printable(why_));
   }

@@ -1,4 +1,4 @@
-// Group normalisation of channels_last activations (lib/model/kernels/device/group_norm_pass.h).
+// Group normalization of channels_last activations (lib/model/kernels/device/group_norm_pass.h).
 // Forward and backward each read the activations twice: once for the sums of each image, and once
 // for the result.
 //
@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(kThreads)
   *(column < c ? dbias + column : dscale + column - c) = sum;
 }
 
-// `grad`: the gradient of the ReLU's output or, without a ReLU, of the normalised x.
+// `grad`: the gradient of the ReLU's output or, without a ReLU, of the normalized x.
 template <NormTail Tail, class T, class Y>
 __global__ void __launch_bounds__(kThreads)
     apply_gradient(Tiling t, const T* x, const Y* grad, const float* all_tables,

@@ -1,4 +1,4 @@
-// How the blocks and threads of the group normalisation kernels (group_norm.cu) divide the
+// How the blocks and threads of the group normalization kernels (group_norm.cu) divide the
 // activations (n, pixels, c).
 //
 // A thread computes 8 adjacent channels and some pixels of one image. A block computes up to

@@ -1,4 +1,4 @@
-// Layer normalisation with the preceding addition: lib/model/kernels/device/layer_norm_pass.h. A
+// Layer normalization with the preceding addition: lib/model/kernels/device/layer_norm_pass.h. A
 // warp computes a row. A thread computes four adjacent numbers of every 128.
 //
 // Sums are reproducible bit for bit: the number of blocks, and thus which rows a block sums,
@@ -139,7 +139,7 @@ BV_INLINE void store_gradient(const LayerNormGradient& pass, int64_t at, const I
   if constexpr (kLast < Spans) store_gradient<kLast, Spans>(pass, at, inside, dx);
 }
 
-// Let z be the normalised row and h = grad * scale. The gradient of a row is
+// Let z be the normalized row and h = grad * scale. The gradient of a row is
 //   dx = rstd (h - mean(h) - z mean(h z)).
 // A block writes its sums of grad * z and grad to `parts` (blocks, 2, size).
 template <int Spans>
@@ -247,7 +247,7 @@ void start_for_size(const Pass& pass, void* on) {
     start<13>(pass, stream);
   else
     start<16>(pass, stream);
-  check_cuda(cudaGetLastError(), "layer normalisation");
+  check_cuda(cudaGetLastError(), "layer normalization");
 }
 static_assert(layer_norm_pass_fits(16 * kSpan) && !layer_norm_pass_fits(16 * kSpan + kPack),
               "start_for_size() has a kernel for each size");

@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kWorkspace = 32 << 20;  // bytes; NVIDIA recommends this size for Hopper
 
-// Throws std::runtime_error. is_out_of_memory() recognises its last words. cuBLASLt returns
+// Throws std::runtime_error. is_out_of_memory() recognizes its last words. cuBLASLt returns
 // NOT_INITIALIZED if there is no memory for its handle.
 void check_cublas(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;

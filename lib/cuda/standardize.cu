@@ -1,4 +1,4 @@
-// Weight standardisation (lib/model/kernels/device/standardize_pass.h): one block per output
+// Weight standardization (lib/model/kernels/device/standardize_pass.h): one block per output
 // channel. The channel's weights fit in the cache, so only the first pass over them reads from
 // memory.
 #include "lib/cuda/check.h"
@@ -86,12 +86,12 @@ BV_EXPORT void bvtrain_cuda_standardize(const bv::StandardizeForward& pass, void
   using namespace bv::standardize_cuda;
   auto* const kernel = pass.bf16 ? standardize_rows<bv::Bf16> : standardize_rows<float>;
   bv::launch(kernel, pass.rows, static_cast<cudaStream_t>(on), pass);
-  bv::check_cuda(cudaGetLastError(), "weight standardisation");
+  bv::check_cuda(cudaGetLastError(), "weight standardization");
 }
 
 BV_EXPORT void bvtrain_cuda_standardize_gradient(const bv::StandardizeBackward& pass, void* on) {
   using namespace bv::standardize_cuda;
   auto* const kernel = pass.bf16 ? standardize_gradients<bv::Bf16> : standardize_gradients<float>;
   bv::launch(kernel, pass.rows, static_cast<cudaStream_t>(on), pass);
-  bv::check_cuda(cudaGetLastError(), "the gradient of weight standardisation");
+  bv::check_cuda(cudaGetLastError(), "the gradient of weight standardization");
 }

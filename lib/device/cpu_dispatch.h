@@ -1,5 +1,5 @@
 // Compiles a loop twice, for any x86-64 CPU and for AVX2, and runs the version that the CPU
-// supports. For code that the compiler can auto-vectorise, such as the image operations of
+// supports. For code that the compiler can auto-vectorize, such as the image operations of
 // lib/input.
 //
 // AVX2 is enabled without FMA on purpose: an FMA rounds once instead of twice, which would change

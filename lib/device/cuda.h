@@ -1,5 +1,5 @@
-// Access to the CUDA plug-in, libbvtrain_cuda.so. The file is beside the executable in a build, and
-// in ../lib/bvtrain in an installation. It contains everything that needs CUDA's headers and
+// Access to the CUDA plug-in, libbvtrain_cuda.so. The file is next to the executable in a build,
+// and in ../lib/bvtrain in an installation. It contains everything that needs CUDA's headers and
 // libraries (lib/cuda) and is loaded at run time only when a CUDA device is requested. The
 // executable itself links only the CPU part of LibTorch, so a run on CPUs starts in a fifth of a
 // second.
@@ -12,7 +12,7 @@
 
 namespace bv {
 
-// Whether this host has NVIDIA's driver. Does not initialise CUDA.
+// Whether this host has NVIDIA's driver. Does not initialize CUDA.
 bool has_cuda_driver();
 
 // Returns the path of the plug-in, "" if this installation has none. Does not open it.

@@ -21,7 +21,7 @@ bool all_indices(std::string_view text) {
 }
 
 // Returns what the user may have meant by a number of devices, a list of indices or `gpu`, which
-// other programs accept; "" for any other text.
+// other programs accept; "" for any other string.
 std::string meant_by(std::string_view text) {
   constexpr std::string_view kGpu = "gpu";
   if (text == kGpu) return "cuda";

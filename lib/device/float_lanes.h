@@ -8,7 +8,7 @@
 // Sixteen floats are one zmm register with AVX-512, two ymm registers with AVX2 and FMA, and four
 // xmm registers otherwise. One vector type for all would be slow. GCC keeps a vector in memory if
 // it does not fit one register, and copies it in pieces of 16 bytes. Loops then take up to four
-// times as long. A loop that the compiler auto-vectorises needs no argument.
+// times as long. A loop that the compiler auto-vectorizes needs no argument.
 //
 // Everything called inside must be always_inline, or it is compiled without these instructions.
 // Pass vectors by reference: how they are passed by value depends on the instructions enabled.

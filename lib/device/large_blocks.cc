@@ -1,6 +1,7 @@
 #include "lib/device/large_blocks.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -194,6 +195,7 @@ TensorsFromMalloc::TensorsFromMalloc() {
 TensorsFromMalloc::~TensorsFromMalloc() {
   blocks().release();
   g_least = LargeBlocks::kLeast;
+  ::malloc_trim(0);  // otherwise the heap would keep what the evaluation has used
 }
 
 }  // namespace bv

@@ -5,7 +5,7 @@
 
 namespace bv {
 
-// Returns an uninitialised tensor in its own pinned memory. at::empty() would round its size up to
+// Returns an uninitialized tensor in its own pinned memory. at::empty() would round its size up to
 // a power of two. Pinning takes about a millisecond for 4 MB, so reuse a tensor instead
 // of allocating another. Needs use_cuda(). Throws c10::OutOfMemoryError.
 at::Tensor pinned_empty(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);

@@ -52,7 +52,7 @@ class Group {
   bool open() const { return impl_ != nullptr; }
 
   // A collective in progress. Its tensors must not be touched before wait() returns. Movable. If it
-  // is destroyed without wait(), the collective goes on.
+  // is destroyed without wait(), the collective continues.
   class [[nodiscard]] Pending {
    public:
     struct State;

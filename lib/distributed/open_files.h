@@ -5,8 +5,9 @@ namespace bv {
 
 // Raises this process's soft limit to its hard limit. Child processes inherit it.
 void raise_open_files();
-// Returns the files that a process of a run of `ranks` needs, also the launcher: one connection to
-// every other rank, two from every rank to the store that it may host, and 64 for everything else.
+// Returns how many open files a process, including the launcher, needs in a run of `ranks` ranks:
+// one connection to every other rank, two from every rank to the store that it may host, and 64 for
+// everything else.
 constexpr long needed_open_files(int ranks) { return 3L * ranks + 64; }
 // Throws Error(Exit::usage) "ulimit -n 100: error: ..." if the limit is lower than that.
 void check_open_files(int ranks);

@@ -32,8 +32,8 @@ const KeyTable calibration_keys(
     {{"label_key", "string", "labels",
       "Name of the feature with the labels, one number per class, as made by the op `onehot`. The "
       "class with the largest label is the right one, also with soft labels. If several classes "
-      "share the largest label, each of them is right. An example without a class does not count. "
-      "Its labels are all equal, below 1, and do not add up to 1."},
+      "share the largest label, each of them is right. An example whose labels are all equal, "
+      "below 1, and do not add up to 1 has no class and does not count."},
      {"bins", "int 1..10000", "15",
       "Number of bins of equal width between probabilities 0 and 1. More bins show more detail but "
       "need more examples: the noise of bins with few examples increases `ece` and `mce`."},
@@ -59,7 +59,7 @@ class Calibration : public Evaluator {
 
   Batch probe(int64_t n) override {
     Batch batch = input_.probe(n);
-    dense_labels(batch, label_key_, name_);
+    refuse_one_class(dense_labels(batch, label_key_, name_).size(1), label_key_, name_);
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
@@ -78,10 +78,12 @@ class Calibration : public Evaluator {
 
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<EvalDetails::Bin> bins(bins_);  // contain sums until finish() divides them
+    int64_t without_class = 0;
     input_.for_each(context, [&](const Batch& batch) {
       const at::Tensor logits = context.predict(batch, {}).at(kLogitsOutput).to(at::kDouble);
-      accumulate(batch.at("_mask"), logits, labels_of(batch, logits), bins);
+      without_class += accumulate(batch.at("_mask"), logits, labels_of(batch, logits), bins);
     });
+    without_class_.after_pass(*context.group, without_class, input_.examples(), name_);
     sum_bins(*context.group, bins);
     finish(bins, emit);
     if (context.details) {
@@ -105,9 +107,10 @@ class Calibration : public Evaluator {
     return labels;
   }
 
-  // mask: (n) bool; logits: (n, classes) float64; labels: (n, classes) float32.
-  void accumulate(const at::Tensor& mask, const at::Tensor& logits, const at::Tensor& labels,
-                  std::vector<EvalDetails::Bin>& bins) const {
+  // mask: (n) bool; logits: (n, classes) float64; labels: (n, classes) float32. Returns the number
+  // of examples without a class.
+  int64_t accumulate(const at::Tensor& mask, const at::Tensor& logits, const at::Tensor& labels,
+                     std::vector<EvalDetails::Bin>& bins) const {
     const at::Tensor guess = logits.argmax(1, /*keepdim=*/true);  // (n, 1)
     const at::Tensor sure = (sigmoid_ ? logits.sigmoid() : logits.softmax(1)).gather(1, guess);
     const at::Tensor right = labels.amax(1), guessed = labels.gather(1, guess);
@@ -119,9 +122,14 @@ class Calibration : public Evaluator {
       without = without.logical_or(
           right.eq(labels.amin(1)).logical_and(right.lt(1)).logical_and(tie.logical_not()));
     }
+    int64_t left_out = 0;
     for (int64_t i = 0; i < mask.size(0); ++i) {
       const float most = right.const_data_ptr<float>()[i];
-      if (!mask.const_data_ptr<bool>()[i] || without.const_data_ptr<bool>()[i]) continue;
+      if (!mask.const_data_ptr<bool>()[i]) continue;
+      if (without.const_data_ptr<bool>()[i]) {
+        ++left_out;
+        continue;
+      }
       const double confidence = sure.const_data_ptr<double>()[i];
       const double place = std::ceil(confidence * static_cast<double>(bins_)) - 1;
       // A NaN goes to the first bin and makes its mean NaN.
@@ -131,6 +139,7 @@ class Calibration : public Evaluator {
       bins[at].confidence += confidence;
       bins[at].accuracy += std::isnan(most) ? most : static_cast<float>(hit);
     }
+    return left_out;
   }
 
   static void sum_bins(Group& group, std::vector<EvalDetails::Bin>& bins) {
@@ -174,6 +183,7 @@ class Calibration : public Evaluator {
   const bool follows_loss_;  // `probabilities` is not set, so it depends on the loss of the run
   const bool sigmoid_;
   EvalInput input_;
+  WithoutClassNote without_class_;
 };
 
 const Register<Evaluator, Calibration> registered_calibration("calibration");

@@ -46,7 +46,8 @@ const KeyTable class_metrics_keys(
       "a class that neither occurs nor is predicted does not count in `_macro`, except with "
       "`multilabel`, where it counts as 0. AUROC leaves out classes that no example or every "
       "example has, and AP those that none has. `_per_class` gives one metric per class, such as "
-      "`f1@cat`. The default is accuracy, balanced_accuracy, precision_macro, recall_macro, "
+      "`f1@cat`, or `f1@polar_bear` for a class `polar bear`. The default is accuracy, "
+      "balanced_accuracy, precision_macro, recall_macro, "
       "f1_macro, auroc_macro, map, log_loss and brier; with `multilabel` f1_micro replaces "
       "balanced_accuracy.",
       "[f1_macro, auroc_macro, top5]"},
@@ -54,10 +55,10 @@ const KeyTable class_metrics_keys(
       "Name of the feature with the true classes: one number per class, 0 or 1, as made by the op "
       "`onehot`, or the index of the class. An image without any class is left out, but with "
       "`multilabel` it counts."},
-     {"multilabel", "bool", "false",
+     {"multilabel", "bool", "= task_kw.multilabel",
       "Whether an image may have several classes or none. Each class is then treated "
       "independently, with the sigmoid of its output as probability; otherwise probabilities are "
-      "the softmax of all outputs. Use `true` for models trained with `multilabel: true`."},
+      "the softmax of all outputs. With a single class it must be `true`."},
      {"soft_labels", "bool", "false",
       "Whether labels are fractions of classes (soft labels). `log_loss` and `brier` then use "
       "these fractions. For the other metrics the class with the largest fraction is the true one, "
@@ -187,7 +188,8 @@ class ClassMetrics : public Evaluator {
   ClassMetrics(const Config& config, const EvalEnv& env)
       : name_(env.name),
         label_key_(config.get("label_key", "labels")),
-        multilabel_(config.get<bool>("multilabel", false)),
+        follows_multilabel_(!config.has("multilabel")),
+        multilabel_(config.get<bool>("multilabel", env.multilabel)),
         soft_(config.get<bool>("soft_labels", false)),
         threshold_(config.get<double>("threshold", 0.5)),
         num_classes_(env.data.source.num_classes),
@@ -196,6 +198,11 @@ class ClassMetrics : public Evaluator {
       config.problem("threshold", fmt::format("must be within 0 .. 1, got {}", threshold_));
     else if (threshold_ != 0.5 && !multilabel_)
       config.problem("threshold", "has no effect without multilabel: true");
+    if (multilabel_ && env.loss == "softmax_xent") {
+      config.warn("multilabel",
+                  "takes the sigmoid of each output as its probability, but loss: softmax_xent "
+                  "trains the softmax of all outputs");
+    }
     read_metrics(config);
   }
 
@@ -204,19 +211,22 @@ class ClassMetrics : public Evaluator {
     const at::Tensor labels = labels_in(batch);
     const int64_t classes = labels.dim() == 2 ? labels.size(1) : num_classes_;
     if (num_classes_ > 0 && classes != num_classes_) {
-      refuse(fmt::format("'{}' are of {} classes but num_classes is {}", label_key_, classes,
+      refuse(fmt::format("'{}' has {} classes, but num_classes is {}", label_key_, classes,
                          num_classes_));
     }
     for (const ClassMetric& metric : metrics_) {
-      if (metric.k > 0 && classes > 0 && metric.k >= classes)
+      if (metric.k > 0 && classes > 1 && metric.k >= classes)
         refuse(fmt::format("the metric {} of {} classes is always 1", metric.name, classes));
     }
+    if (!multilabel_) refuse_one_class(classes, label_key_, name_);
     if (labels.dim() == 1 && classes > 0) check_largest_label(classes);
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
   uint64_t fingerprint() const override { return input_.fingerprint(); }
   uint64_t content() const override { return input_.content(); }
+
+  bool follows_multilabel() const override { return follows_multilabel_; }
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names;
@@ -228,12 +238,13 @@ class ClassMetrics : public Evaluator {
   }
 
   void run(const EvalContext& context, const Measure& emit) override {
-    int64_t classes = 0;
+    int64_t classes = 0, without_class = 0;
     const Collected all =
         collect_outputs(input_, context, name_, [&](const Batch& batch, const at::Tensor& outputs) {
           classes = outputs.size(1);
-          return rows_of(batch, classes);
+          return rows_of(batch, classes, without_class);
         });
+    without_class_.after_pass(*context.group, without_class, input_.examples(), name_);
     at::Tensor right;
     std::unique_ptr<ClassScores> scores;
     if (context.group->rank() == 0) {
@@ -268,9 +279,11 @@ class ClassMetrics : public Evaluator {
       const bool needs_one =
           metric->figure == Figure::top || metric->figure == Figure::balanced_accuracy;
       if (multilabel_ && needs_one)
-        config.problem("metrics", fmt::format("{} needs images of one class each, not multilabel: "
-                                              "true",
-                                              name));
+        config.problem(
+            "metrics",
+            fmt::format(
+                "{} needs exactly one class per image; it does not work with multilabel: true",
+                name));
       if (!seen.insert(name).second) config.problem("metrics", fmt::format("has {} twice", name));
       metrics_.push_back(*metric);
     }
@@ -303,8 +316,9 @@ class ClassMetrics : public Evaluator {
 
   // Returns the rows of a batch that count, and the labels of these m rows: the class, (m) int64;
   // with `multilabel` 0 or 1 for each class, (m, classes) uint8; with `soft_labels` each class's
-  // share, (m, classes) float32.
-  CollectedRows rows_of(const Batch& batch, int64_t classes) const {
+  // share, (m, classes) float32. Adds the number of examples without a class, which do not count,
+  // to `without_class`.
+  CollectedRows rows_of(const Batch& batch, int64_t classes, int64_t& without_class) const {
     const at::Tensor labels = labels_in(batch);
     at::Tensor keep = batch.at("_mask");  // (n) bool
     if (labels.dim() == 1) {
@@ -317,7 +331,7 @@ class ClassMetrics : public Evaluator {
       refuse(fmt::format("the model has {} outputs but '{}' {} classes", classes, label_key_,
                          labels.size(1)));
     }
-    if (soft_) return soft_rows_of(batch, labels, keep);
+    if (soft_) return soft_rows_of(batch, labels, keep, without_class);
     const at::Tensor neither = labels.ne(0).logical_and(labels.ne(1)).any(1).logical_and(keep);
     check_rows(batch, neither,
                "has values that are neither 0 nor 1; if they are fractions of classes, add "
@@ -329,15 +343,18 @@ class ClassMetrics : public Evaluator {
     const at::Tensor count = labels.sum(1);
     check_rows(batch, count.gt(1).logical_and(keep), "has several classes; add multilabel: true");
     const at::Tensor rows = keep.logical_and(count.gt(0)).nonzero().squeeze(1);
+    without_class += keep.sum().item<int64_t>() - rows.size(0);
     return {rows, labels.argmax(1).index_select(0, rows)};
   }
 
   // rows_of() for soft labels. labels (n, classes) float32: the shares; keep (n) bool: false for
   // padding rows.
-  CollectedRows soft_rows_of(const Batch& batch, const at::Tensor& labels, at::Tensor keep) const {
+  CollectedRows soft_rows_of(const Batch& batch, const at::Tensor& labels, at::Tensor keep,
+                             int64_t& without_class) const {
     const at::Tensor within = labels.ge(0).logical_and(labels.le(1)).all(1);
     check_rows(batch, within.logical_not().logical_and(keep), "has fractions outside 0 .. 1");
     if (!multilabel_) {
+      without_class += labels.eq(0).all(1).logical_and(keep).sum().item<int64_t>();
       keep = keep.logical_and(labels.ne(0).any(1));
       const at::Tensor off = labels.sum(1).sub(1).abs().gt(kShareTolerance).logical_and(keep);
       check_rows(batch, off, "has fractions that do not add up to 1");
@@ -409,11 +426,13 @@ class ClassMetrics : public Evaluator {
   }
 
   const std::string name_, label_key_;
+  const bool follows_multilabel_;  // `multilabel` is not set, so it is the task's
   const bool multilabel_, soft_;
   const double threshold_;
   const int64_t num_classes_;  // of the model; 0 if unknown
   std::vector<ClassMetric> metrics_;
   mutable EvalInput input_;  // opens its data on first use
+  WithoutClassNote without_class_;
 };
 
 const Register<Evaluator, ClassMetrics> registered_class_metrics("class_metrics");

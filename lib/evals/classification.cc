@@ -2,8 +2,8 @@
 // Follows big_vision's evaluators/classification.py, class Evaluator; prec@5 is not in big_vision.
 //
 // An example's weight is its largest label, so examples without a label do not count. A guess
-// counts as much as the label of its class: 1 or 0, unless labels are soft. Of equal logits the
-// lowest class counts.
+// counts as much as the label of its class: 1 or 0, unless labels are soft. If two logits are
+// equal, the lower class counts.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
@@ -25,7 +25,9 @@ const KeyTable classification_keys(
     "evals.*: classification",
     {"Measures the accuracy of a classifier and its loss. The metric `prec@1` is the fraction of "
      "examples whose highest output belongs to a true class, `prec@5` the fraction with a true "
-     "class among the five highest (only with more than five classes), and `loss` the mean loss. "
+     "class among the five highest (only with more than five classes), and `loss` the mean loss, "
+     "in which each image counts as much as its largest label. With soft labels, `mean` with "
+     "`pred: loss` gives the mean in which all images count alike. "
      "The report shows the confusion matrix of up to 1000 classes and the most confident mistakes.",
      "type: classification\n"
      "data: {name: digits, split: test}\n"
@@ -41,9 +43,9 @@ const KeyTable classification_keys(
       "Name of the feature with the labels, one number per class, as made by the op `onehot`. If "
       "an image has several classes, predicting any of them is correct. The weight of an example "
       "is its largest label: 1 for one-hot labels, 0 without any class. With soft or smoothed "
-      "labels, as of `onehot(..., on=0.9, off=0.01)`, `prec@1` is not a fraction of examples but "
-      "the mean label of the predicted classes, at best 0.9 here; `class_metrics` with "
-      "`soft_labels: true` measures accuracy."}},
+      "labels, such as those of `onehot(..., on=0.9, off=0.01)`, `prec@1` is not a fraction of "
+      "examples but the mean label of the predicted classes, here at most 0.9; `class_metrics` "
+      "with `soft_labels: true` measures accuracy."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr int64_t kMaxConfusionClasses = 1000;
@@ -66,6 +68,7 @@ at::Tensor best_five(const at::Tensor& logits) {
 struct ClassificationSums {
   at::Tensor weight, correct1, correct5, loss;  // scalars, float64
   at::Tensor confusion;                         // (classes * classes) float64, [truth][guess]
+  at::Tensor without_class;                     // scalar, float64: examples that do not count
 
   explicit ClassificationSums(int64_t classes)
       : weight(at::zeros({}, at::kDouble)),
@@ -73,7 +76,8 @@ struct ClassificationSums {
         correct5(weight.clone()),
         loss(weight.clone()),
         confusion(
-            at::zeros({classes <= kMaxConfusionClasses ? classes * classes : 0}, at::kDouble)) {}
+            at::zeros({classes <= kMaxConfusionClasses ? classes * classes : 0}, at::kDouble)),
+        without_class(weight.clone()) {}
 };
 
 // Collects the most confident mistakes of a pass.
@@ -187,9 +191,10 @@ class Classification : public Evaluator {
     const int64_t classes = dense_labels(batch, label_key_, name_).size(1);
     if (num_classes_ > 0 && classes != num_classes_) {
       throw Error(Exit::usage, "",
-                  fmt::format("evaluator '{}': '{}' are of {} classes but num_classes is {}", name_,
+                  fmt::format("evaluator '{}': '{}' has {} classes, but num_classes is {}", name_,
                               label_key_, classes, num_classes_));
     }
+    refuse_one_class(classes, label_key_, name_);
     return batch;
   }
   int64_t examples() const override { return input_.examples(); }
@@ -221,6 +226,9 @@ class Classification : public Evaluator {
       accumulate(batch, logits, labels, *sums, context.report ? &wrong : nullptr);
     });
     check(sums.has_value(), "evaluator '{}' saw no batch", name_);
+    without_class_.after_pass(*context.group,
+                              static_cast<int64_t>(sums->without_class.item<double>()),
+                              input_.examples(), name_);
     for (const at::Tensor& sum :
          {sums->weight, sums->correct1, sums->correct5, sums->loss, sums->confusion})
       sum_over_ranks(*context.group, sum);
@@ -244,6 +252,7 @@ class Classification : public Evaluator {
     const at::Tensor right = hit.eq(most);                               // (n) bool
     const at::Tensor truth = at::where(right, guess, labels.argmax(1));  // (n)
     sums.weight += weight.sum();
+    sums.without_class += most.eq(0).logical_and(mask).sum().to(at::kDouble);
     sums.correct1 += (hit.to(at::kDouble) * weight).sum();
     sums.loss += (*loss_)(logits, labels).where(mask, 0.0).to(at::kDouble).mul(weight).sum();
     if (logits.size(1) > 5) {
@@ -285,6 +294,7 @@ class Classification : public Evaluator {
   const std::string label_key_;
   const int64_t num_classes_;  // of the model; 0 if unknown
   EvalInput input_;
+  WithoutClassNote without_class_;
 };
 
 const Register<Evaluator, Classification> registered_classification("classification");

@@ -57,10 +57,10 @@ const KeyTable one_distance_keys(
     "evals.*.distances",
     {"A distance between the student's vector S and the teacher's vector T. `l2` is sum((S - "
      "T)^2), `euclidean` is sqrt(sum((S - T)^2) + epsilon), and `logsoftmax_euclidean` is the same "
-     "for the logarithms of softmax(S) and softmax(T). Then `kl` is t^2 KL(softmax(T / t) || "
-     "softmax(S / t)), `hard` is the cross entropy of S to the best class of T, smoothed by ls, "
-     "minus the entropy of that label, and `agree` is 1 if the best class of T is among the k best "
-     "of S, else 0.",
+     "for the logarithms of softmax(S) and softmax(T). `kl` is t^2 KL(softmax(T / t) || softmax(S "
+     "/ t)). `hard` is the cross entropy of S with the best class of T as the label, smoothed by "
+     "ls, minus the entropy of this label. `agree` is 1 if the best class of T is among the k best "
+     "classes of S, and 0 otherwise.",
      "kind: agree\nk: 5", "evaluators/proj/distill/distance.py dist"},
     {{"kind", "'agree' | 'euclidean' | 'hard' | 'kl' | 'l2' | 'logsoftmax_euclidean'", "required",
       "Kind of distance. Use `kl`, `hard` or `agree` for the outputs of classifiers and "

@@ -29,7 +29,8 @@ struct EvalEnv {
   uint64_t seed = 0;
   bool pinned = false;  // batches are in pinned memory, from which a GPU copies faster
   DataEnv data;
-  std::string loss;  // of the run; empty if it is not known
+  std::string loss;         // of the run; empty if it is not known
+  bool multilabel = false;  // the task's key: an image may have several classes or none
   // The ranks of the run, each of which evaluates its part of every batch; never null.
   Group* group = &Group::single();
 };
@@ -48,7 +49,7 @@ struct EvalContext {
   // Adds details to the report. Empty if the run writes no report, and on all ranks but rank 0.
   std::function<void(EvalDetails)> details;
   // If set, all ranks call it with the same arguments after each pass over a data set whose
-  // skip_errors is not 0: the name of the data set, how many examples the pass left out, and those
+  // skip_errors is not 0: the name of the data set, how many examples the pass skipped, and those
   // of them that may not have been passed before, in the order of the data.
   std::function<void(const std::string& data, int64_t count, const std::vector<FailedExample>&)>
       left_out;
@@ -85,6 +86,8 @@ class Evaluator {
   virtual std::string outfile() const { return ""; }
   // Returns whether what run() measures depends on the loss of the run.
   virtual bool follows_loss() const { return output() == kLossOutput; }
+  // Returns whether what run() measures depends on EvalEnv::multilabel.
+  virtual bool follows_multilabel() const { return false; }
   // Checks the shapes that run() needs. `outputs`: what context.predict() returns for `batch`, a
   // batch of probe(), with tensors on the meta device: they have shapes but no values. A run calls
   // this once before training. Throws Error(Exit::usage).

@@ -186,6 +186,11 @@ class FewshotLsr : public Evaluator {
     }
     if (pairs_.empty())
       config.fail("datasets", "missing: name: [source, train split, test split] is required");
+    const bool lists = std::any_of(pairs_.begin(), pairs_.end(), [&](const TrainAndTest& pair) {
+      return !datasets.is_map(pair.name);
+    });
+    if (!data_dir_.empty() && !lists)
+      config.warn("data_dir", "has no effect, because no data set is given as a list");
   }
 
   EvalInput open(const Config& datasets, const std::string& name, const std::string& part,
@@ -209,6 +214,12 @@ class FewshotLsr : public Evaluator {
           std::any_of(pairs_.begin(), pairs_.end(),
                       [&, &name = name](const TrainAndTest& p) { return p.name == name; });
       if (!known) config.warn("display_first", fmt::format("'{}' is none of the datasets", name));
+      const bool measured = std::any_of(
+          shots_.begin(), shots_.end(),
+          [&, wanted = shots](int64_t each) { return static_cast<double>(each) == wanted; });
+      if (known && !measured)
+        config.warn("display_first",
+                    fmt::format("'{}' is not measured with {} shots", name, shots));
     }
   }
 

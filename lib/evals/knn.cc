@@ -1,7 +1,7 @@
 // knn: accuracy of a vote of the k nearest neighbours in a training set, by the cosine similarity
-// of representations. Of equally near neighbours the first ones in the data count; of classes with
-// equal votes the lowest wins. The similarity-weighted vote follows Wu et al., arXiv:1805.01978.
-// big_vision has no such evaluator.
+// of representations. If neighbours are equally near, the first ones in the data count; if classes
+// have equally many votes, the lowest wins. The similarity-weighted vote follows Wu et al.,
+// arXiv:1805.01978. big_vision has no such evaluator.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -58,10 +58,11 @@ const KeyTable knn_keys(
 
 constexpr int64_t kKnnBlock = 256;  // examples whose similarities are computed together
 
-// Returns the rows of `features` (n, d), normalised to length 1, float64.
+// Returns the rows of `features` (n, d), normalized to length 1, float64.
 at::Tensor unit_rows(const at::Tensor& features) {
-  const at::Tensor wide = features.to(at::kDouble);
-  return wide / wide.norm(2, {1}, /*keepdim=*/true).clamp_min(1e-12);
+  at::Tensor wide = features.to(at::kDouble);
+  wide.div_(wide.norm(2, {1}, /*keepdim=*/true).clamp_min(1e-12));
+  return wide;
 }
 
 class Knn : public Evaluator {
@@ -110,13 +111,14 @@ class Knn : public Evaluator {
   }
 
   void run(const EvalContext& context, const Measure& emit) override {
-    const LabelledFeatures train = keys_.represent(train_, context);
+    LabelledFeatures train = keys_.represent(train_, context);
     const LabelledFeatures test = keys_.represent(test_, context);
     train_.release();
     test_.release();
     const int64_t classes = std::max(count_classes(train_.data(), train.labels, name_),
                                      count_classes(test_.data(), test.labels, name_));
-    const at::Tensor bank = unit_rows(train.features).t().contiguous();  // (d, m)
+    const at::Tensor bank = unit_rows(train.features).t();  // (d, m)
+    train.features.reset();                                 // they may take gigabytes
     std::vector<int64_t> right(ks_.size(), 0);
     const int64_t n = test.features.size(0);
     for (int64_t begin = 0; begin < n; begin += kKnnBlock) {

@@ -26,14 +26,15 @@ const KeyTable regression_keys(
      "of the labels, `mse` in the square of these units. With several targets, all four are means "
      "over the "
      "targets, and each target also has its own, such as `mae@0`, or `mae@age` if the data names "
-     "its targets. If all labels of a target are equal, its r2 is 1 without any error and "
-     "otherwise 0. The report plots the errors over the true values.",
+     "its targets (`mae@body_height` for a target `body height`). If all labels of a target are "
+     "equal, r2 is 1 if every prediction is exact, and "
+     "0 otherwise. The report plots the errors over the targets.",
      "type: regression\n"
      "data: {name: npz, fname: data/test.npz}\n"
      "pp_fn: value_range(-1, 1)|keep(\"image\", \"labels\")\n"
      "log_epochs: 1"},
     {{"label_key", "string", "labels",
-      "Name of the feature with the true values: one or several numbers per example."}},
+      "Name of the feature with the regression targets: one or several numbers per example."}},
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr size_t kResiduals = 1000;     // points of a plot

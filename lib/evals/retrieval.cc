@@ -60,7 +60,7 @@ class Retrieval : public Evaluator {
         correspondence_(config.get("text_image_correspondence", "text_image_correspondence")),
         by_distance_(config.has("distance") || !(config.has("image") || config.has("text"))) {
     if (config.has("distance") && (config.has("image") || config.has("text")))
-      config.problem("distance", "is given beside image or text; give one or the other");
+      config.problem("distance", "is given together with image or text; give one or the other");
     by_distance_needed_ = config.has("distance");
   }
 

@@ -63,13 +63,13 @@ void warn_of_other_images(const TrainedModel& trained, const std::string& format
   const std::string before = shown(*trained.trained_on), now = shown(trained.image);
   if (!holds_size) {
     log::warn(
-        "the weights are the same for images of {}, and a file in the format {} records the images "
-        "of the training ({})",
-        now, format, before);
+        "a file in the format {} records the image size of the training, {}, and not {}: the same "
+        "weights fit both",
+        format, before, now);
   } else if (trained.card.pp) {
     log::warn(
-        "the exported model takes images of {}, but was trained on {}: its metadata bvtrain.pp is "
-        "not adapted and may make images of the wrong size",
+        "the exported model takes images of {}, but was trained on {}: the preprocessing in its "
+        "metadata, bvtrain.pp, is unchanged and may give images of the wrong size",
         now, before);
   }
 }

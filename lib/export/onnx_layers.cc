@@ -170,7 +170,7 @@ OnnxLayers::Plane OnnxLayers::batch_norm(const Plane& x, const std::string& name
           x.channels, x.height, x.width};
 }
 
-// Opset 17 has no group normalisation, so this is an instance normalisation of (n, groups, ...).
+// Opset 17 has no group normalization, so this is an instance normalization of (n, groups, ...).
 OnnxLayers::Plane OnnxLayers::group_norm(const Plane& x, const std::string& name, int64_t groups,
                                          float eps) {
   const Value normal = graph_.node(

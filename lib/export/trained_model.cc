@@ -10,6 +10,7 @@
 #include "lib/config/call.h"
 #include "lib/config/load_config.h"
 #include "lib/model/model.h"
+#include "lib/model/model_size_limit.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
 #include "lib/tasks/task.h"
@@ -47,6 +48,8 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
   const auto patch = file.find(vit ? "embedding/kernel" : "stem/kernel");
   if (counted == file.end() || patch == file.end()) return std::nullopt;
   if (counted->second.dim() != (vit ? 3 : 2) || patch->second.dim() != 4) return std::nullopt;
+  // Sizes of arrays without elements may be of any size.
+  if (counted->second.numel() == 0 || patch->second.numel() == 0) return std::nullopt;
   const int64_t tokens = counted->second.size(vit ? 1 : 0);  // (1, N, D), (N, hidden)
   const int64_t side = square_grid(tokens).rows;
   if (side == 0) return std::nullopt;
@@ -64,6 +67,9 @@ int64_t channels_in_file(const std::string& path) {
 // model for such images has parameters of other shapes than the trained model.
 void check_fit(const TrainedModel& trained, const ImageSize& image) {
   const MetaDevice meta;
+  uint64_t bytes = 0;
+  for (const auto& [name, value] : trained.params) bytes += value.nbytes();
+  const ModelSizeLimit limit(bytes, trained.origin);  // a checkpoint may describe any model
   const Config& config = trained.config;
   const auto model = Model::Registry::make(
       config.get<std::string>("model_name"), config.section("model"), config.place("model_name"),
@@ -100,6 +106,8 @@ ModelCard card_of(const Config& config) {
   card.model = config.section("model").json();
   card.num_classes = config.get<int64_t>("num_classes", 0);
   card.loss = read_loss(config);
+  if (config.get("task", "classify") == "classify" && config.is_map("task_kw"))
+    card.multilabel = config.section("task_kw").get<bool>("multilabel", false);
   if (const auto evaluator = first_evaluator_with_pp(config))
     card.pp = fill_constants(evaluator->get<std::string>("pp_fn"), *evaluator);
   const std::string precision = config.word("precision", "auto", {"float32", "bf16", "auto"});
@@ -120,7 +128,7 @@ void read_meta(const Restored& checkpoint, ModelCard& card) {
     card.class_names = meta.at("class_names").get<std::vector<std::string>>();
 }
 
-// Returns `path` with the folder of the newest whole checkpoint in place of a workdir or a ckpt/
+// Returns `path` with the folder of the newest intact checkpoint in place of a workdir or a ckpt/
 // folder: what is read there, one after the other, is then of the same step.
 std::string one_checkpoint(const std::string& path) {
   const std::string folder = without_subtree(path);

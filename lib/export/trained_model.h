@@ -40,8 +40,8 @@ void warn_of_other_weights(const Config& config, bool ema);
 // match a parameter or buffer of the model. Copies to the card what the weights record about their
 // training. If `size` is missing or has 0 channels, takes these from the weights, which is possible
 // for files and checkpoints of bvtrain, for a vit with a learned square position embedding and for
-// an mlp_mixer; 3 channels if the weights record none. Of a workdir, all this is read from its
-// newest whole checkpoint. Throws Error(Exit::usage).
+// an mlp_mixer; 3 channels if the weights record none. For a workdir, all this is read from its
+// newest intact checkpoint. Throws Error(Exit::usage).
 TrainedModel load_trained_model(const Config& config, std::optional<ImageSize> size);
 
 // Returns what is recorded about the training of the weights at `path`, which is as for

@@ -1,6 +1,7 @@
 #include "lib/export/weights_writer.h"
 
 #include "lib/ckpt/layouts/layouts.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
@@ -8,6 +9,11 @@ const at::Tensor& trained_parameter(const TrainedModel& trained, const std::stri
   const auto found = trained.params.find(name);
   if (found == trained.params.end())
     throw Error(Exit::usage, trained.origin, "the model has no parameter " + name);
+  if (found->second.numel() == 0) {  // a checkpoint may be from anywhere
+    throw Error(Exit::usage, trained.origin,
+                fmt::format("'{}' has shape {}, which no model has", name,
+                            shape_text(found->second.sizes())));
+  }
   return found->second;
 }
 

@@ -17,7 +17,8 @@ struct PluginKind {
   std::string_view kind;      // "model"
   std::string_view plural;    // "models", as in --list
   std::string_view selector;  // the key that names the plug-in: "model_name"
-  // Whether the selector is in the mapping that it selects, not beside it.
+  // Whether the selecting key is inside the mapping that it selects keys for, and not next to that
+  // mapping.
   bool inside = false;
 };
 const std::vector<PluginKind>& plugin_kinds();

@@ -17,7 +17,7 @@ const std::vector<ExitText>& exit_codes() {
       {Exit::diverged, "diverged",
        "The loss or a gradient became NaN or infinite. The same command fails again: lower lr, or "
        "set grad_clip_norm or a warm-up. For predict: no output of the model is finite. For "
-       "replay: the step with such values was found."},
+       "replay: it found the step whose values are not finite."},
       {Exit::storage, "storage failed",
        "A file could not be written, or a disk could not be read. Free some space or repair the "
        "disk, then run the command again: it continues from the last checkpoint. For ckpt verify: "

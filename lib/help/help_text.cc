@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lib/config/familiar_words.h"
+#include "lib/config/key_table.h"
 #include "lib/help/catalog.h"
 #include "lib/help/exit_codes.h"
 #include "lib/help/wrap.h"
@@ -69,6 +70,13 @@ std::vector<FoundKey> find_keys(const std::string& word) {
     }
   }
   return found;
+}
+
+// Returns the path under which the tables describe the key at `path`: "input.data.split" for
+// "evals.val.data.split".
+std::string described_path(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? path : table_place(path.substr(0, dot)) + path.substr(dot);
 }
 
 // Returns "a key of the model vit", "an argument of the ops resize and crop".
@@ -299,8 +307,9 @@ std::string help_on(const std::string& word, const CommandLine& command_line) {
     if (!table.plugin.empty() && (word == table.plugin || word == table.place))
       append(text, table.kind != nullptr ? describe_plugin(table) : describe_mapping(table));
   }
-  if (const std::vector<FoundKey> keys = find_keys(word); !keys.empty())
-    append(text, describe_keys(keys));
+  std::vector<FoundKey> keys = find_keys(word);
+  if (keys.empty()) keys = find_keys(described_path(word));
+  if (!keys.empty()) append(text, describe_keys(keys));
   if (const HelpTable* table = find_help_table(word); table != nullptr && table->kind == nullptr)
     append(text, describe_mapping(*table));
   for (const ExitText& code : exit_codes()) {

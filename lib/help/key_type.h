@@ -23,7 +23,7 @@ struct KeyType {
   bool above_least = false, below_most = false;  // the limit itself is not allowed
 };
 
-// Returns the alternatives. Throws Error(Exit::internal) for a text that KeyText does not allow.
+// Returns the alternatives. Throws Error(Exit::internal) for a string that KeyText does not allow.
 std::vector<KeyType> parse_key_type(std::string_view text);
 
 // Returns "integer of at least 1, or auto".

@@ -1,6 +1,7 @@
 #include "lib/help/schema.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lib/config/load_config.h"
 #include "lib/help/catalog.h"
@@ -31,15 +32,18 @@ Json names_of(const PluginKind& kind) {
 bool takes_other_names(const PluginKind& kind) { return kind.mapping == "input.data"; }
 constexpr const char* kPluginOfOtherNames = "tfds";
 
+Json null_schema() { return {{"type", "null"}}; }
+
 // Returns the schema of the key that names a plug-in.
 Json selector_schema(const PluginKind& kind) {
   Json names = names_of(kind);
   if (kind.mapping == "loss") {
     for (const char* name : kNumberLosses) names.push_back(name);
   }
-  if (!takes_other_names(kind)) return {{"anyOf", {{{"enum", names}}, variable_schema()}}};
+  if (!takes_other_names(kind))
+    return {{"anyOf", {{{"enum", names}}, variable_schema(), null_schema()}}};
   for (const std::string& name : known_tfds_names()) names.push_back(name);
-  return {{"anyOf", {{{"enum", names}}, {{"type", "string"}}}}};
+  return {{"anyOf", {{{"enum", names}}, {{"type", "string"}}, null_schema()}}};
 }
 
 // Returns the value of `yaml`.
@@ -66,7 +70,8 @@ void add_keys(Json& schema, const HelpTable& table) {
         property = selector_schema(*kind);
       } else if (name == "loss_name") {  // of an evaluator: not those of `task: regress`
         property = {
-            {"anyOf", {{{"enum", names_of(*kind_named_by("", "loss"))}}, variable_schema()}}};
+            {"anyOf",
+             {{{"enum", names_of(*kind_named_by("", "loss"))}}, variable_schema(), null_schema()}}};
       } else {
         property = type_schema(parse_key_type(key.type), path_below(table.mapping, name));
       }
@@ -75,7 +80,9 @@ void add_keys(Json& schema, const HelpTable& table) {
       if (has_literal_default(key)) described["default"] = parse_value(key.fallback);
       described.update(property);
       schema["properties"][name] = described;
-      if (key.fallback == "required" && name == key.name) schema["required"].push_back(name);
+      // An included file or --set may add what a nested mapping lacks.
+      if (key.fallback == "required" && name == key.name && table.place.empty())
+        schema["required"].push_back(name);
     }
   }
 }
@@ -105,6 +112,19 @@ Json when_named(const PluginKind& kind, const std::string& plugin, const Json& c
           {"then", consequence}};
 }
 
+// Returns the keys of a mapping, whatever the plug-in that it names.
+Json keys_of(const PluginKind& kind) {
+  std::set<std::string> names;
+  const auto add = [&](const HelpTable& table) {
+    for (const KeyText& key : table.keys) {
+      for (const std::string& name : expand_braces(key.name)) names.insert(name);
+    }
+  };
+  if (const HelpTable* common = find_help_table(kind.mapping)) add(*common);
+  for (const HelpTable* plugin : plugins_of(kind)) add(*plugin);
+  return names;
+}
+
 // Returns the schema of a mapping that names its plug-in itself.
 Json choice_schema(const PluginKind& kind) {
   const HelpTable* common = find_help_table(kind.mapping);
@@ -117,21 +137,25 @@ Json choice_schema(const PluginKind& kind) {
       if (key.name == selector) fallback = key.fallback;
     }
   }
-  if (fallback == "required") schema["required"] = {selector};
   schema["allOf"] = Json::array();
+  Json unnamed = Json::object();  // the plug-in may then be the default, or that of another file
+  unnamed["not"]["required"] = Json::array({selector});
+  unnamed["not"]["properties"][selector]["not"] = null_schema();
+  Json otherwise = Json::object();
+  otherwise["propertyNames"]["enum"] = keys_of(kind);
   for (const HelpTable* plugin : plugins_of(kind)) {
     schema["allOf"].push_back(when_named(kind, plugin->plugin, reference(plugin->place)));
-    if (plugin->plugin == fallback)
-      schema["allOf"].push_back(
-          {{"if", {{"not", {{"required", {selector}}}}}}, {"then", reference(plugin->place)}});
+    if (plugin->plugin == fallback) otherwise = reference(plugin->place);
     if (takes_other_names(kind) && plugin->plugin == kPluginOfOtherNames) {
+      Json names = names_of(kind);
+      names.push_back(nullptr);
       schema["allOf"].push_back(
           {{"if",
-            {{"properties", {{selector, {{"not", {{"enum", names_of(kind)}}}}}}},
-             {"required", {selector}}}},
+            {{"properties", {{selector, {{"not", {{"enum", names}}}}}}}, {"required", {selector}}}},
            {"then", reference(plugin->place)}});
     }
   }
+  schema["allOf"].push_back({{"if", unnamed}, {"then", otherwise}});
   return schema;
 }
 
@@ -157,10 +181,12 @@ nlohmann::ordered_json config_schema() {
     if (table.kind != nullptr) {
       if (table.mapping == "loss") continue;
       definitions[table.place] = plugin_schema(table);
-      if (!table.kind->inside)
-        root["allOf"].push_back(
-            when_named(*table.kind, table.plugin,
-                       {{"properties", {{table.mapping, reference(table.place)}}}}));
+      if (!table.kind->inside) {
+        Json keys = Json::object();
+        keys["properties"][table.mapping]["anyOf"] =
+            Json::array({reference(table.place), null_schema()});
+        root["allOf"].push_back(when_named(*table.kind, table.plugin, keys));
+      }
     } else {
       Json mapping = object_schema(std::string(table.text.about));
       add_keys(mapping, table);

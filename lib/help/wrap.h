@@ -7,8 +7,8 @@
 namespace bv {
 
 // Breaks `text` between words into lines of at most 88 columns. The first line begins with `first`,
-// the others with `later`. A line break in `text` stays one. Of a link to a reference page only the
-// text stays: "[muon](#muon)" becomes "muon". Returns no line break at the end.
+// the others with `later`. A line break in `text` stays one. A link to a reference page is replaced
+// by its text: "[muon](#muon)" becomes "muon". Returns no line break at the end.
 std::string wrap(const std::string& text, std::string_view first, std::string_view later);
 
 }  // namespace bv

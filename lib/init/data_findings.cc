@@ -218,7 +218,7 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
     if (label == ClassMap::kUnknown && values[i] >= 0) {
       const bool named = values[i] < std::ssize(own);
       throw Error(Exit::usage, source.describe(index, i),
-                  fmt::format("is of the class '{}', which the training data does not have",
+                  fmt::format("belongs to the class '{}', which the training data does not have",
                               named ? own[values[i]] : fmt::format("{}", values[i])));
     }
     if (label < 0 || label >= int64_t{limits::kClasses}) {
@@ -233,13 +233,13 @@ bool count_classes(const Source& source, const std::string& split, int64_t Found
   return true;
 }
 
-// Returns a note if labels without class names may be numbers to predict; "" otherwise.
+// Returns a note if labels without class names may be regression targets; "" otherwise.
 std::string note_of_gaps(const Source& source, const std::vector<FoundClass>& classes) {
   const auto gaps = std::count_if(classes.begin(), classes.end(),
                                   [](const FoundClass& one) { return one.examples == 0; });
   if (!looks_like_numbers(gaps, std::ssize(classes)) || !source.class_names().empty()) return "";
   return fmt::format(
-      "the labels are whole numbers up to {} and are taken as classes, {} of them without training "
+      "the labels are integers up to {} and are taken as classes, {} of them without training "
       "images; to predict numbers, write a config with `task: regress` (docs/labels.md)",
       classes.size() - 1, gaps);
 }

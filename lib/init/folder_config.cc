@@ -34,7 +34,7 @@ Config folder_config(const std::string& given) {
   const std::vector<DetectedData> found = detect_data(folder);
   if (found.empty()) {
     throw Error(Exit::usage, folder,
-                "has no data that can be recognised; give --config, or a folder with " +
+                "has no data that can be recognized; give --config, or a folder with " +
                     join(detectable_data(), ", or "));
   }
   if (found.size() > 1) {

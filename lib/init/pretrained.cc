@@ -13,8 +13,10 @@
 #include "lib/config/load_config.h"
 #include "lib/export/trained_model.h"
 #include "lib/init/stored_preprocessing.h"
+#include "lib/init/yaml_text.h"
 #include "lib/model/meta_device.h"
 #include "lib/model/model.h"
+#include "lib/model/model_size_limit.h"
 #include "lib/model/transformer/transformer_shape.h"
 #include "lib/predict/predict_model.h"
 #include "lib/report/log.h"
@@ -29,6 +31,15 @@ namespace bv {
 namespace {
 
 constexpr const char* kBlock = "Transformer/encoderblock_0/";
+
+// Returns the size of an axis of a parameter. No model has an empty one, but a file may.
+int64_t size_of(const std::string& name, const at::Tensor& value, int64_t axis,
+                const std::string& path) {
+  if (value.numel() > 0) return value.size(axis);
+  throw Error(
+      Exit::usage, path,
+      fmt::format("'{}' has shape {}, which no model has", name, shape_text(value.sizes())));
+}
 
 // The parameters of a model, by big_vision's names.
 class ParameterShapes {
@@ -46,7 +57,7 @@ class ParameterShapes {
                               "fine-tuned; write model_name and model yourself",
                               name));
     }
-    return found->second.size(axis);
+    return size_of(name, found->second, axis, path_);
   }
   // Returns the count of numbers n for which prefix + n + "/" begins a name.
   int64_t count(const std::string& prefix) const {
@@ -64,16 +75,17 @@ class ParameterShapes {
 };
 
 // Returns the width D of a vit with any program's parameter names; nullopt if it is not a vit.
-std::optional<int64_t> vit_width(const NamedTensors& tree) {
+std::optional<int64_t> vit_width(const NamedTensors& tree, const std::string& path) {
   for (const char* name :
        {"patch_embed.proj.weight", "embeddings.patch_embeddings.projection.weight",
         "vit.embeddings.patch_embeddings.projection.weight"}) {
     const auto found = tree.find(name);
-    if (found != tree.end() && found->second.dim() == 4) return found->second.size(0);
+    if (found != tree.end() && found->second.dim() == 4)
+      return size_of(name, found->second, 0, path);
   }
   const auto ours = tree.find("embedding/kernel");
   const bool vit = ours != tree.end() && ours->second.dim() == 4;
-  return vit ? std::optional(ours->second.size(3)) : std::nullopt;
+  return vit ? std::optional(size_of(ours->first, ours->second, 3, path)) : std::nullopt;
 }
 
 // Returns the name of the variant of this shape, such as "B"; "" if there is none.
@@ -95,12 +107,12 @@ constexpr const char* kAssumedScaling =
 
 // Returns what is assumed about the values of pixels, and why.
 std::string scaling_note(const std::string& path) {
-  std::string why = "No file beside the weights states how pixel values were scaled.";
+  std::string why = "No file next to the weights states how pixel values were scaled.";
   for (const char* name : {"config.json", "preprocessor_config.json"}) {
     const std::string reason = json_not_read(path, name);
     if (reason.empty()) continue;
     why = fmt::format(
-        "{} beside the weights is not read, because {}.\n"
+        "{} next to the weights is not read, because {}.\n"
         "So it is not known how pixel values were scaled.",
         name, reason);
     break;
@@ -108,8 +120,8 @@ std::string scaling_note(const std::string& path) {
   return why + '\n' + kAssumedScaling;
 }
 
-// Returns the number of heads of a model whose kernels do not reveal it: the one that is
-// recorded beside them, or else the usual one for the width, with a note.
+// Returns the number of heads of a model whose kernels do not reveal it: the one that is recorded
+// next to them, or else the usual one for the width, with a note.
 int64_t hidden_heads(int64_t width, int64_t recorded, const std::string& path, std::string& note) {
   require_whole_heads(recorded, width, path);
   if (recorded > 0) return recorded;
@@ -133,7 +145,7 @@ PretrainedModel vit_of(const NamedTensors& given, int64_t width, const StoredArg
   const auto own = unstacked.find(query);
   PretrainedModel found;
   const int64_t heads = own != unstacked.end() && own->second.dim() == 2
-                            ? own->second.size(0)
+                            ? size_of(query, own->second, 0, path)
                             : hidden_heads(width, stored.heads, path, found.heads_note);
   const Shapes wanted = {{"Transformer/encoder_norm/scale", {width}},
                          {query, {heads, width / heads}}};
@@ -238,16 +250,24 @@ PretrainedModel own_model(const std::string& path, const std::string& checkpoint
   PretrainedModel found;
   found.path = path;
   found.model_name = trained.config.get<std::string>("model_name");
-  found.model = trained.config.section("model").json();
+  found.model = without_references(trained.config.section("model").json());
   found.scaling = scaling_in(trained_pp(trained.config, path), path);
   found.other_sizes = false;
-  if (trained.image.size() != 3) {
+  const bool sized =
+      trained.image.size() == 3 && std::ranges::all_of(trained.image, [](int64_t side) {
+        return side > 0 && side <= limits::kModelImageSide;
+      });
+  if (!sized) {
     throw Error(Exit::usage, path,
-                "does not record the size of its images; name the weights in model_init yourself");
+                "does not record the size of its images; write the path of the weights into "
+                "model_init yourself");
   }
   found.image = {trained.image[0], trained.image[1]};
   found.channels = trained.image[2];
   found.fresh = {"head/.*"};
+  if (trained.checkpoint) {
+    for (const auto& [name, value] : trained.checkpoint->tensors) found.bytes += value.nbytes();
+  }
   return found;
 }
 
@@ -255,6 +275,7 @@ PretrainedModel own_model(const std::string& path, const std::string& checkpoint
 std::unique_ptr<Model> model_of_shapes(const PretrainedModel& from, const ImageSides& image) {
   const Config keys = parse_config(from.model, from.path);
   const MetaDevice no_memory;
+  const ModelSizeLimit limit(from.bytes, from.path);  // the keys may come from there too
   auto model = Model::Registry::make(from.model_name, keys, Place{from.path},
                                      ModelEnv{.num_classes = 1,
                                               .height = image.height,
@@ -277,7 +298,7 @@ PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string&
     found = mixer_of(tree, path);
   else if (is_bit_tf(tree) || is_timm_bit(tree) || any_below("root_block/conv_root/"))
     found = bit_of(tree, path);
-  else if (const auto width = vit_width(tree))
+  else if (const auto width = vit_width(tree, path))
     found = vit_of(tree, *width, stored, path);
   else
     throw Error(Exit::usage, path,
@@ -291,20 +312,24 @@ PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string&
 PretrainedModel inspect_weights(const std::string& path) {
   if (!valid_utf8(path))
     throw Error(Exit::usage, path, "a config cannot name this file: its name is not UTF-8");
-  peek_weights(path);
+  const uint64_t bytes_of_arrays = peek_weights(path).value_or(0);
   if (const std::string folder = without_subtree(path); is_checkpoint(folder)) {
     // Throws if "W:ema" names a subtree that the checkpoint lacks.
     if (checkpoint_path(path) != folder) read_weights(path, limits::kUnknownModelBytes);
     return own_model(path, folder);
   }
-  if (read_weights_metadata(path).contains("bvtrain.model_name"))
-    return own_model(path, /*checkpoint=*/"");
+  if (read_weights_metadata(path).contains("bvtrain.model_name")) {
+    PretrainedModel own = own_model(path, /*checkpoint=*/"");
+    own.bytes = bytes_of_arrays;
+    return own;
+  }
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
   // A part of a file, "two_towers.npz:img", has no file size.
   NamedTensors weights = read_weights(path, error ? limits::kUnknownModelBytes : bytes);
   PretrainedModel found = model_of_parameters(weights, path, stored_arguments(path));
   found.weights = std::move(weights);
+  found.bytes = bytes_of_arrays;
   const StoredPreprocessing stored = stored_preprocessing(path, found.channels);
   if (stored.scaling)
     found.scaling = *stored.scaling;
@@ -316,10 +341,12 @@ PretrainedModel inspect_weights(const std::string& path) {
 }
 
 void require_loadable(const PretrainedModel& from, const ImageSides& image) {
-  if (!from.inferred) return;
   const auto model = model_of_shapes(from, image);
   const log::Muted muted;  // the run says the same
-  plan_weights(from.weights, from.path, *model, from.fresh);
+  if (from.inferred)
+    plan_weights(from.weights, from.path, *model, from.fresh);
+  else
+    plan_weights(from.path, *model, from.fresh);
 }
 
 }  // namespace bv

@@ -15,9 +15,10 @@ namespace bv {
 struct PretrainedModel {
   std::string path;       // for model_init
   bool inferred = false;  // from the parameters, because nothing describes the model
+  uint64_t bytes = 0;     // of the arrays at `path`
   NamedTensors weights;   // if inferred: what read_weights() has returned for `path`
   std::string model_name;
-  std::string model;  // its arguments, a flow mapping of YAML: "{variant: B/16}"
+  std::string model;  // its arguments, a flow mapping of YAML without references: "{width: 64}"
   int64_t patch = 1;  // sides of images must be multiples of it
   int64_t channels = 3;
   ImageSides image;                // of its training; 0 if not known
@@ -36,7 +37,7 @@ struct PretrainedModel {
 // Finds out what `path` holds. It may be anything that model_init takes. A workdir, a checkpoint or
 // a file of `bvtrain export` describes its model. For weights of a vit, mlp_mixer or bit_paper by
 // big_vision, timm or Hugging Face, the model is inferred from the names and shapes of the
-// parameters, and from the files that timm and Hugging Face write beside them. Throws
+// parameters, and from the files that timm and Hugging Face write next to them. Throws
 // Error(Exit::usage) at the path.
 PretrainedModel inspect_weights(const std::string& path);
 
@@ -45,9 +46,9 @@ PretrainedModel inspect_weights(const std::string& path);
 PretrainedModel model_of_parameters(const NamedTensors& tree, const std::string& path,
                                     const StoredArguments& stored = {});
 
-// Checks that the model of the config can load the weights, for images of these sides. If it
-// cannot, throws the Error(Exit::usage) that a run would throw: for example, the file may have
-// parameters that the model lacks. Does not check a model that was not inferred.
+// Checks that the model of the config exists and can load the weights, for images of these sides.
+// If it cannot, throws the Error(Exit::usage) that a run would throw: for example, the file may
+// have parameters that the model lacks.
 void require_loadable(const PretrainedModel& from, const ImageSides& image);
 
 }  // namespace bv

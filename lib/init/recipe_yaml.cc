@@ -37,6 +37,15 @@ std::string data_yaml(const DataFindings& found, const DataKeys& keys, const std
   return text + ", split: " + (found.sliced ? json_string(split) : yaml_text(split)) + "}";
 }
 
+// Returns a pp string as a YAML scalar: plain, unless an op from a weights file prevents that.
+std::string pp_yaml(const std::string& pp) {
+  const bool plain =
+      std::all_of(pp.begin(), pp.end(), [](char c) { return c >= ' ' && c <= '~'; }) &&
+      pp.find(": ") == std::string::npos && pp.find(" #") == std::string::npos &&
+      pp.find("${") == std::string::npos;
+  return plain ? pp : yaml_text(pp);
+}
+
 const DataKeys& validation_keys(const DataFindings& found) {
   return found.data.validation.empty() ? found.data.train : found.data.validation;
 }
@@ -86,13 +95,13 @@ std::string input(const DataFindings& found, const StarterRecipe& recipe,
     text += comment(pretrained->scaling_note, "  ");
   if (!recipe.size_note.empty()) text += comment(recipe.size_note, "  ");
   if (!recipe.pp_hint.empty()) text += comment(recipe.pp_hint, "  ");
-  return text + "  pp: " + recipe.train_pp + kLabels + "\n\n";
+  return text + "  pp: " + pp_yaml(recipe.train_pp + kLabels) + "\n\n";
 }
 
 std::string model(const StarterRecipe& recipe, const PretrainedModel* pretrained) {
   std::string text;
   if (pretrained && !pretrained->heads_note.empty()) text += comment(pretrained->heads_note);
-  text += "model_name: " + recipe.model_name + "\nmodel: " + recipe.model + "\n";
+  text += "model_name: " + yaml_text(recipe.model_name) + "\nmodel: " + recipe.model + "\n";
   if (!pretrained) return text + "\n";
   text += "model_init: " + yaml_text(pretrained->path) + "\n";
   std::vector<std::string> patterns;
@@ -147,7 +156,7 @@ std::string evaluators(const DataFindings& found, const StarterRecipe& recipe, i
   text += fmt::format("  {}:{}\n", name, found.test.empty() ? "" : " &val");
   text += "    type: classification\n";
   text += "    data: " + data_yaml(found, validation_keys(found), found.validation) + "\n";
-  text += "    pp_fn: " + recipe.eval_pp + kLabels + "\n";
+  text += "    pp_fn: " + pp_yaml(recipe.eval_pp + kLabels) + "\n";
   text += "    loss_name: softmax_xent\n";
   text += fmt::format("    log_epochs: {}\n", every);
   if (found.any_broken()) text += "    skip_errors: true\n";
@@ -187,7 +196,8 @@ void write_new_file(const std::string& output, const std::string& content) {
   const int fd = retry_interrupted(
       [&] { return ::open(output.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (fd < 0) {
-    if (errno == EEXIST) throw Error(Exit::usage, output, "exists already; name another --output");
+    if (errno == EEXIST)
+      throw Error(Exit::usage, output, "exists already; choose another --output");
     throw Error(Exit::storage, output, fmt::format("cannot be written: {}", std::strerror(errno)));
   }
   const DeletedOnSignal guard(output);

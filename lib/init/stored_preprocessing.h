@@ -1,4 +1,4 @@
-// How images were preprocessed for weights of timm or Hugging Face, as far as a file beside the
+// How images were preprocessed for weights of timm or Hugging Face, as far as a file next to the
 // weights states it.
 #pragma once
 
@@ -19,9 +19,9 @@ struct StoredPreprocessing {
 };
 
 // Reads timm's config.json (pretrained_cfg), or else the preprocessor_config.json of Hugging Face,
-// beside the weights at `path` (json_beside()). `channels`: of the model's images. Values that make
-// no sense count as not stated. Throws Error(Exit::usage) if there are no such weights, or if one
-// of these files cannot be read.
+// next to the weights at `path` (json_beside()). `channels`: of the model's images. Values that
+// make no sense count as not stated. Throws Error(Exit::usage) if there are no such weights, or if
+// one of these files cannot be read.
 StoredPreprocessing stored_preprocessing(const std::string& path, int64_t channels);
 
 }  // namespace bv

@@ -167,7 +167,7 @@ void refuse_empty_split(const Source& source, size_t split) {
 void refuse_targets(const Source& source, size_t split, const std::string& name) {
   if ((name != "csv" && name != "jsonl") || source.labels(split).defined()) return;
   throw Error(Exit::usage, source.labels_file(split),
-              fmt::format("has labels that are not whole numbers, which are regression targets: "
+              fmt::format("has labels that are not integers, which are regression targets: "
                           "write the config yourself, with `name: {}` (docs/labels.md)",
                           name));
 }

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Returns why a folder that no detector recognises cannot be used.
+// Returns why a folder that no detector recognizes cannot be used.
 std::string unknown_folder(const std::string& folder);
 
 // Returns why the CSV files in `folder` cannot be used as the data, to be appended to a message; ""

@@ -31,10 +31,15 @@ bool is_plain(std::string_view text) {
 
 }  // namespace
 
-std::string yaml_text(std::string_view text) {
+std::string without_references(std::string_view text) {
   std::string escaped(text);
   for (size_t at = 0; (at = escaped.find("${", at)) != std::string::npos; at += 3)
     escaped.insert(at, "$");
+  return escaped;
+}
+
+std::string yaml_text(std::string_view text) {
+  const std::string escaped = without_references(text);
   return is_plain(escaped) ? escaped : json_string(escaped);
 }
 

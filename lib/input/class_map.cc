@@ -80,8 +80,9 @@ int64_t ClassMap::operator()(int64_t label) const {
   if (numbers_.empty()) return label;
   if (label < 0 || label >= size()) {
     if (others_unknown_) return kUnknown;
-    throw Error(Exit::usage, "",
-                fmt::format("the label is {}, but the data names only {} classes", label, size()));
+    throw Error(
+        Exit::usage, "",
+        fmt::format("the label is {}, but the data has names for only {} classes", label, size()));
   }
   return numbers_[label];
 }

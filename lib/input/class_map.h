@@ -20,10 +20,10 @@ struct ClassNames {
   std::set<int64_t> trained = {};
 };
 
-// If all names are whole numbers and one of them is 0, returns them in numeric order. Folders
-// called 0, 1, 10, 11, 2, ... are sorted as text, but their names are the labels that the user
-// means. A number missing between them becomes a name too. Returns an empty list if the names are
-// not such numbers, or if two of them are the same number.
+// If all names are integers and one of them is 0, returns them in numeric order. Folders called 0,
+// 1, 10, 11, 2, ... are sorted as text, but their names are the labels that the user means. A
+// number missing between them becomes a name too. Returns an empty list if the names are not such
+// numbers, or if two of them are the same number.
 std::vector<std::string> names_by_number(const std::vector<std::string>& names);
 
 // What the label numbers of a data set without class names mean in a run with class names.
@@ -31,7 +31,7 @@ struct LabelNames {
   std::vector<std::string> names;  // entry 7 is the class of label 7; empty: compared by number
   // The labels come from a list, such as a CSV file, and each of them is the name of a class.
   bool listed = false;
-  // `listed`, but all of them could be class numbers as well, and would then mean other classes.
+  // `listed`, and all labels could also be class numbers, which would mean other classes.
   bool ambiguous = false;
 };
 // First choice: names_by_number(names). Second choice, for labels that may be names: each number is
@@ -40,7 +40,7 @@ struct LabelNames {
 // (Source::labels_may_be_names()), otherwise empty.
 LabelNames names_of_labels(const std::vector<std::string>& names, const std::set<int64_t>& listed);
 
-// Whether the labels may be numbers to predict, such as ages: many of the class numbers below
+// Whether the labels may be regression targets, such as ages: many of the class numbers below
 // `classes` have no example. `unused`: how many.
 inline bool looks_like_numbers(int64_t unused, int64_t classes) {
   return unused >= 5 && 4 * unused >= classes;

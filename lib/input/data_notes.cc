@@ -94,7 +94,7 @@ std::vector<std::string> split_notes(const std::string& split, const FileNotes& 
                     was(notes.inner_folders)));
   }
   if (notes.loose_images > 0) {
-    add(fmt::format("{} beside the class folders {} ignored", counted(notes.loose_images, "image"),
+    add(fmt::format("{} next to the class folders {} ignored", counted(notes.loose_images, "image"),
                     was(notes.loose_images)));
   }
   if (!notes.unused_folders.empty()) {
@@ -138,8 +138,8 @@ std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trai
   }
   if (untrained.empty()) return "";
   return fmt::format(
-      "{} of {} examples are of classes without a training example, which the model "
-      "cannot learn: {}; add training examples, or correct the {}",
+      "{} of {} examples belong to classes that have no training example, so the model cannot "
+      "learn them: {}; add training examples, or correct the {}",
       examples, data.size(), short_list(untrained),
       names.empty() ? "labels (do both data sets count classes from the same number?)" : "names");
 }
@@ -155,7 +155,7 @@ std::vector<std::string> sampled_notes(const Dataset& data, const Pipeline& pp) 
         notes.begin(), notes.end(), [](const auto& each) { return each.second.images > 0; });
     if (!counted_already)
       lines.push_back(
-          orientation_note(seen.turned, counted(seen.images, "image") + " looked at", op));
+          orientation_note(seen.turned, counted(seen.images, "image") + " in the sample", op));
   }
   if (seen.deep > 0) lines.push_back(deep_png_note(seen.deep, seen.images));
   return lines;
@@ -163,8 +163,8 @@ std::vector<std::string> sampled_notes(const Dataset& data, const Pipeline& pp) 
 
 std::string deep_png_note(int64_t deep, int64_t images) {
   return fmt::format(
-      "{} of {} looked at {} of 16 bits, of which decoding keeps the upper 8 (value / 256); "
-      "if that is too coarse, store the images as arrays (npz)",
+      "{} of {} in the sample {} with 16 bits per channel; decoding keeps only the upper 8 (value "
+      "/ 256). If that is too coarse, store the images as arrays (npz)",
       deep, counted(images, "image"), deep == 1 ? "is a PNG file" : "are PNG files");
 }
 

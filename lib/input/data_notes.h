@@ -13,7 +13,7 @@
 namespace bv {
 
 // Returns one line for each thing that a run with these ops ignores in a split: the EXIF
-// orientation of images, files of other types, folders inside class folders, and images beside
+// orientation of images, files of other types, folders inside class folders, and images next to
 // them. "val: 3 files of other types were ignored (2 .txt, 1 .csv)".
 std::vector<std::string> data_notes(const Dataset& data, const Pipeline& pp);
 // The same for one split. `split` is its name.
@@ -29,8 +29,8 @@ std::string untrained_classes(const Dataset& data, const std::set<int64_t>& trai
 // image files: the EXIF orientation, unless the source has counted it for data_notes(), and the
 // lower 8 bits of 16-bit PNG files. Returns no lines if the first op does not decode.
 std::vector<std::string> sampled_notes(const Dataset& data, const Pipeline& pp);
-// Returns the line about PNG files with 16 bits per channel: `deep` of `images` that were looked
-// at.
+// Returns the line about PNG files with 16 bits per channel. `images`: how many were inspected;
+// `deep`: how many of these have 16 bits.
 std::string deep_png_note(int64_t deep, int64_t images);
 
 }  // namespace bv

@@ -48,7 +48,7 @@ Dataset::Dataset(std::shared_ptr<const Source> source, const std::string& split,
     } else {
       const bool all = term.base == "all";  // as in TFDS
       throw Error(Exit::usage, split_place,
-                  all ? fmt::format("split '{}': 'all' cannot be sliced; name the splits: {}",
+                  all ? fmt::format("split '{}': 'all' cannot be sliced; list the splits: {}",
                                     term.text, join(known, ", "))
                       : unknown_name_message("split", term.base, known));
     }
@@ -62,8 +62,8 @@ void Dataset::add_piece(const SplitTerm& term, size_t split, const Place& split_
   const std::vector<int64_t> shards = source_->shard_lengths(split);
   if (term.in_shards() && !shards.empty() && source_->sorted_by_class(split)) {
     throw Error(Exit::usage, split_place,
-                fmt::format("split '{}': '{}' is sorted by class, so slices are cut from a fixed "
-                            "random order and not in shards",
+                fmt::format("split '{}': '{}' is sorted by class, so its slices are cut from a "
+                            "fixed random order and cannot be given in shards",
                             term.text, term.base));
   }
   std::tie(piece.begin, piece.end) = term.range(piece.split_size, split_place, shards);
@@ -380,6 +380,12 @@ std::vector<std::pair<std::string, FileNotes>> Dataset::file_notes() const {
   std::vector<std::pair<std::string, FileNotes>> notes;
   for (const size_t split : used) notes.emplace_back(names.at(split), source_->file_notes(split));
   return notes;
+}
+
+bool Dataset::sliced_in_order() const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+    return piece.size() != piece.split_size && !piece.permuted && piece.fold.empty();
+  });
 }
 
 bool Dataset::divided_by_numbers() const {

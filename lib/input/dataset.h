@@ -84,6 +84,9 @@ class Dataset {
   // Returns a one-line warning if a class of the splits has no example in the slices. Empty if all
   // classes are present, or if the source does not know its labels.
   std::string missing_classes() const;
+  // Returns whether a slice is cut from its split in the order of the rows. Folds and slices of
+  // data sorted by class are not.
+  bool sliced_in_order() const;
   // Returns whether labels of a source without class names decide which examples the slices and
   // folds hold: a sliced split is sorted by them, or folds are stratified by them.
   bool divided_by_numbers() const;

@@ -1,6 +1,7 @@
 // Detection of data: which source can read a folder, and with which keys. `bvtrain init` uses it.
 //
-// A source takes part with a detector in its own file, beside its Register<Source, ...>:
+// A source takes part with a detector in its own file, next to its Register<Source, ...>:
+//
 //     const RegisterDetector idx_detector("idx", "train-images-idx3-ubyte[.gz]...", detect_idx);
 #pragma once
 
@@ -40,9 +41,9 @@ struct RegisterDetector {
   RegisterDetector(const std::string& source, const std::string& expected, Detector detect);
 };
 
-// Returns the answers of all detectors that recognise the folder, sorted by source. Leaves out weak
+// Returns the answers of all detectors that recognize the folder, sorted by source. Leaves out weak
 // answers if there are others. Throws the errors of detectors, all in one, only if no other
-// detector recognises the folder.
+// detector recognizes the folder.
 std::vector<DetectedData> detect_data(const std::string& folder);
 // Returns what the detectors look for, one string for each.
 std::vector<std::string> detectable_data();

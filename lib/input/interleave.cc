@@ -42,6 +42,7 @@ int64_t Interleave::block_for(std::span<const double> weights, int64_t smallest)
 }
 
 Interleave::Place Interleave::at(uint64_t order, int64_t position) const {
+  check(position >= 0, "position {} of a stream", position);
   return block_at(order, position / block_)->places[position % block_];
 }
 

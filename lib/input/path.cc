@@ -55,7 +55,7 @@ void FolderKey::check_exists() const {
     // A place has a key if the config comes from a checkpoint. --set needs the whole path, which
     // the key of a data set that fewshot_lsr names as a list is not.
     const bool moved = errno == ENOENT && place.key.find('.') != std::string::npos;
-    const std::string remedy = moved ? fmt::format("; --set {}=... names another", place.key) : "";
+    const std::string remedy = moved ? fmt::format("; --set {}=... sets another", place.key) : "";
     throw Error(Exit::usage, place,
                 errno == ENOENT ? fmt::format("no such folder: '{}'{}", path, remedy)
                                 : fmt::format("'{}': {}", path, std::strerror(errno)));

@@ -110,6 +110,16 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
   return make_synthetic(spec, names, env);
 }
 
+// Lets generated examples have the feature from which pp makes the labels, unless the source says
+// itself what its labels are called.
+SyntheticSpec with_label_of(SyntheticSpec spec, const std::string& labels_from) {
+  const bool one = !labels_from.empty() && labels_from.find('+') == std::string::npos;
+  const bool by_default =
+      spec.labels == SyntheticSpec::Labels::class_number && spec.label == "label";
+  if (one && by_default && labels_from != "labels") spec.label = labels_from;
+  return spec;
+}
+
 // Returns an example of what it means that labels are compared by number: the first class whose
 // name is another number than its own, or else class 0.
 std::string compared_by_number(const std::vector<std::string>& names) {
@@ -120,6 +130,14 @@ std::string compared_by_number(const std::vector<std::string>& names) {
                          names[i]);
   }
   return fmt::format("labels are compared by number (0 is '{}')", names[0]);
+}
+
+// Returns the keys on which a source depends. Which of its splits are used makes no difference.
+std::string source_keys(const Config& data, const SourceEnv& env) {
+  nlohmann::json keys = nlohmann::json::parse(data.json());
+  keys.erase("split");
+  keys.erase("unknown_classes");
+  return fmt::format("{} {} {}", keys.dump(), env.num_classes, env.keep_broken);
 }
 
 // Renumbers the labels by class name, with problems and warnings at the section `data`.
@@ -162,6 +180,17 @@ std::vector<std::string> match_classes(Dataset& dataset, const ClassNames& class
   return warnings;
 }
 
+std::shared_ptr<const Source> OpenSources::find(const std::string& keys) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = sources_.find(keys);
+  return found == sources_.end() ? nullptr : found->second.lock();
+}
+
+void OpenSources::add(const std::string& keys, const std::shared_ptr<const Source>& source) {
+  const std::lock_guard lock(mutex_);
+  sources_[keys] = source;
+}
+
 bool is_mixture(const Config& data) {
   const nlohmann::json values = nlohmann::json::parse(data.json());
   return !values.empty() && std::all_of(values.begin(), values.end(),
@@ -176,7 +205,7 @@ std::vector<std::string> known_tfds_names() {
 
 OpenDataset prepare_data(const Config& data, const DataEnv& env) {
   if (is_mixture(data))
-    data.fail("", "only input.data can be a mixture of data sets; name one with 'name'");
+    data.fail("", "only input.data can be a mixture of data sets; choose one with 'name'");
   const auto name = data.get<std::string>("name");
   const auto split = data.get("split", "train");
   const Place split_place = data.place("split");
@@ -187,7 +216,8 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
   if (registered(name)) {
     source = Source::Registry::make(name, data, data.place("name"), env.source);
     if (env.synthetic) {
-      source = stand_in(source->synthetic_spec(), split, split_place, env.source);
+      const SyntheticSpec spec = with_label_of(source->synthetic_spec(), env.labels_from);
+      source = stand_in(spec, split, split_place, env.source);
     }
   } else if (env.synthetic) {
     data.mark_read();
@@ -196,7 +226,7 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
       spec.split_sizes = known->second;
     if (name.ends_with("_real")) spec.label = "real_label";  // the ReaL labels of ImageNet
     if (name == "imagenet21k") spec.label = "labels";        // an image may have several
-    source = stand_in(spec, split, split_place, env.source);
+    source = stand_in(with_label_of(spec, env.labels_from), split, split_place, env.source);
   } else if (is_tfds(data, name)) {
     source = Source::Registry::make("tfds", data, data.place("name"), env.source);
   } else {
@@ -204,9 +234,13 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
     unknown_source(data, name);
   }
   parse_split(split, split_place);  // throws again: no file is opened with a malformed split
-  return [=, section = env.skip_section](const std::optional<ClassNames>& classes) {
+  const auto shared = env.synthetic ? nullptr : env.open_sources;
+  return [=, section = env.skip_section, source_keys = shared ? source_keys(data, env.source) : ""](
+             const std::optional<ClassNames>& classes) {
     try {
-      auto dataset = std::make_shared<Dataset>(source, split, split_place);
+      const auto other = shared ? shared->find(source_keys) : nullptr;
+      auto dataset = std::make_shared<Dataset>(other ? other : source, split, split_place);
+      if (shared && !other) shared->add(source_keys, source);
       if (classes) match_classes_of(data, *dataset, *classes, skip);
       return dataset;
     } catch (const BrokenFiles& error) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,9 +18,9 @@ namespace bv {
 // The keys that prepare_data() reads itself.
 inline constexpr KeyText kDataKeys[] = {
     {"name", "string", "required",
-     "Kind of the data set, which sets its file format; `bvtrain --list sources` prints all kinds. "
-     "Any other name is that of a data set prepared by TensorFlow Datasets, such as imagenet2012, "
-     "in `data_dir` or $TFDS_DATA_DIR.",
+     "Kind of data set, which determines the file format; `bvtrain --list sources` prints all "
+     "kinds. bvtrain looks up any other name, such as imagenet2012, among the data sets that "
+     "TensorFlow Datasets has prepared in `data_dir` or $TFDS_DATA_DIR.",
      "image_folder"},
     {"split", "string", "train",
      "Which part of the data set to use, as in TFDS: a whole split such as `train`, a slice such "
@@ -41,6 +43,19 @@ inline constexpr KeyText kDataKeys[] = {
      "", "-"},
 };
 
+// The sources that are open, so that sections with the same keys share one: its index, its open
+// files and the arrays that it holds in memory. Thread-safe.
+class OpenSources {
+ public:
+  // Returns a source that was added with the same `keys`, if it still exists; otherwise null.
+  std::shared_ptr<const Source> find(const std::string& keys) const;
+  void add(const std::string& keys, const std::shared_ptr<const Source>& source);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const Source>> sources_;
+};
+
 struct DataEnv {
   SourceEnv source;
   bool synthetic = false;  // --synthetic: generated examples in place of any source's own
@@ -49,8 +64,12 @@ struct DataEnv {
   // The part of the config whose key skip_errors would keep broken files: "input" or
   // "evals.<name>". The error that lists broken files mentions it. Empty: not mentioned.
   std::string skip_section = {};
-  // The labels are numbers to predict and not classes: the task is `regress`.
+  // The labels are regression targets and not classes: the task is `regress`.
   bool labels_are_numbers = false;
+  std::shared_ptr<OpenSources> open_sources = {};  // null: nothing is shared
+  // The feature from which pp makes `labels` (Pipeline::made_from()), which generated examples then
+  // have. Empty: not known.
+  std::string labels_from = {};
 };
 
 // Opens a data set whose keys have been read. Labels are renumbered by the names of `classes`,

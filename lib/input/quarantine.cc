@@ -165,7 +165,7 @@ std::shared_ptr<const Dataset> Quarantine::leave_out(std::shared_ptr<const Datas
     config_.fail("quarantine", fmt::format("{} leaves no example of {}", file_, name));
   if (left_out == 0) return data;
   config_.warn("quarantine",
-               fmt::format("{} of {} examples of {} {} left out", human_count(left_out),
+               fmt::format("{} of {} examples of {} {} excluded", human_count(left_out),
                            human_count(data->size()), name, left_out == 1 ? "is" : "are"));
   auto rest = std::make_shared<Dataset>(*data);
   rest->leave_out(matches.indices);

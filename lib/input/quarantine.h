@@ -1,9 +1,9 @@
-// The key `quarantine`: a list of examples that are left out of a data set before a run. `bvtrain
+// The key `quarantine`: a list of examples that are excluded from a data set before a run. `bvtrain
 // data check` writes such lists (lib/input/check/broken_example.h).
 //
 // A list is a JSON Lines file. In each object, `example` is the name of an example, as messages
 // call it (Dataset::describe()), and `data` the data set that has it: "input", "input.<name>" in a
-// mixture, "evals.<name>", or any other text for all data sets with an example of that name.
+// mixture, "evals.<name>", or any other string for all data sets with an example of that name.
 // `files`, which may be absent, lists the files that the example named (Dataset::files_of()): a row
 // of a CSV file is named by its line, and after an edit that line may hold another example. `files`
 // is empty for a row that could not be read. Other keys are ignored. So the skipped.jsonl of a run
@@ -27,11 +27,11 @@ inline constexpr KeyText kQuarantineKey = {
     "quarantine",
     "string",
     "none",
-    "File with a list of examples to leave out of the data set, as written by `bvtrain data check "
+    "File with a list of examples to exclude from the data set, as written by `bvtrain data check "
     "--output`. The data set is then smaller; slices of a split keep their other examples. Broken "
-    "files that are not in the list are noticed only when they are read. A listed example that is "
-    "not in the data set causes a warning. If the data has changed, so that a row of the list now "
-    "names other files, the run does not start.",
+    "files that are not in the list are found only when they are read. A listed example that "
+    "is not in the data set causes a warning. If the data has changed, so that a row of the list "
+    "now names other files, the run does not start.",
     "broken.jsonl",
     "-"};
 
@@ -47,7 +47,7 @@ class Quarantine {
 
   // Returns `data` without the examples in the list. `name` is what the list calls the data set.
   // Computes the names of all its examples, with several threads. Records with the config how many
-  // examples are left out, and how many entries match none. Throws Error(Exit::usage) if an entry
+  // examples are excluded, and how many entries match none. Throws Error(Exit::usage) if an entry
   // matches several examples or one that names other files now, or if no example is left.
   std::shared_ptr<const Dataset> leave_out(std::shared_ptr<const Dataset> data,
                                            const std::string& name, int threads) const;

@@ -156,7 +156,7 @@ std::shared_ptr<const ExampleSampler> make_sampler(const SampleRule& rule, const
   check_broken(labels, data, config, reading);
   const size_t classes = data.label_counts().size();
   if (classes == 0) config.fail("sample", "none of the examples can be read");
-  if (classes == 1) config.warn("sample", "has no effect: all examples are of one class");
+  if (classes == 1) config.warn("sample", "has no effect: all examples have the same class");
   return sample_classes(labels, rule.kind == SampleRule::Kind::balanced ? ClassShares::equal
                                                                         : ClassShares::square_root);
 }

@@ -17,9 +17,9 @@ inline constexpr KeyText kSampleKey = {
     "How often to draw each example. `uniform` draws each one once per pass. `balanced` draws "
     "every class equally often, `sqrt` in proportion to the square root of its number of examples, "
     "and `{weights: w}` draws each example in proportion to its feature `w`. The length of an "
-    "epoch stays the same. An example of a rare class comes again only after all others of its "
-    "class. `balanced` and `sqrt` need labels that are known without reading the images. The "
-    "replacement of a broken example (`skip_errors`) is drawn with the same shares.",
+    "epoch stays the same. An example of a rare class is drawn again only after all others of its "
+    "class. `balanced` and `sqrt` need labels that are known without reading the images. If an "
+    "example is broken and `skip_errors` allows it, its replacement is drawn with the same shares.",
     "balanced",
     "-"};
 
@@ -41,8 +41,8 @@ struct WeightReading {
 };
 
 // Returns the sampler of a data set, null for Kind::uniform. For Kind::weights it reads all raw
-// examples once, with several threads, and says so in the log. Throws a problem of the key `sample`
-// of `config` if labels or weights cannot be used, and records warnings there.
+// examples once, with several threads, and logs that. Throws a problem of the key `sample` of
+// `config` if labels or weights cannot be used, and records warnings there.
 std::shared_ptr<const ExampleSampler> make_sampler(const SampleRule& rule, const Dataset& data,
                                                    const Config& config,
                                                    const WeightReading& reading);

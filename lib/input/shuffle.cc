@@ -2,11 +2,13 @@
 
 #include <bit>
 
+#include "lib/util/error.h"
 #include "lib/util/rng.h"
 
 namespace bv {
 
 int64_t shuffle(uint64_t seed, int64_t epoch, int64_t i, int64_t n) {
+  check(i >= 0 && i < n, "shuffle: {} of {}", i, n);  // the loop below would not end
   if (n == 1) return 0;
   const int bits = std::bit_width(static_cast<uint64_t>(n - 1));
   const int low_bits = bits / 2;

@@ -18,7 +18,8 @@ namespace bv {
 struct SourceEnv {
   uint64_t seed = 0;           // the run's
   int64_t num_classes = 0;     // the model's; 0 = not known
-  int64_t min_split_size = 0;  // --synthetic lets the split expression select at least so many
+  int64_t min_split_size = 0;  // --synthetic: the split expression selects at least this many
+                               // examples
   // Set by skip_errors: a broken file is kept as an example that fails in read(), instead of an
   // error when the source is opened.
   bool keep_broken = false;
@@ -29,8 +30,8 @@ struct SyntheticSpec {
   enum class Labels : uint8_t {
     class_number,  // () int64
     classes,       // `labels`, (classes,) float32: 1 for the class and 0 for the others
-    target,        // () float32: a number to predict
-    targets        // `labels`, (num_classes,) float32: numbers to predict
+    target,        // () float32: a regression target
+    targets        // `labels`, (num_classes,) float32: regression targets
   };
   int64_t size = 1024;  // examples per split, for splits that are not in split_sizes
   std::map<std::string, int64_t> split_sizes = {};
@@ -49,8 +50,8 @@ struct FileNotes {
   // without one.
   std::map<std::string, int64_t> other_types;
   int64_t inner_folders = 0;  // folders inside class folders, which were ignored
-  int64_t loose_images = 0;   // images beside the class folders, which were ignored
-  // Folders beside those of the splits, whose images were ignored.
+  int64_t loose_images = 0;   // images next to the class folders, which were ignored
+  // Folders next to those of the splits, whose images were ignored.
   std::vector<std::string> unused_folders;
   std::vector<std::string> remarks;  // anything else, one line each
 };

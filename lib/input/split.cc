@@ -20,7 +20,7 @@ using Part = SplitTerm::Part;
 // The seed of the order in which examples are assigned to folds. It must never change.
 constexpr uint64_t kFoldSeed = 0xF01D;
 
-// Returns " (write 80%)" for "0.8", and "" for a text that is no fraction.
+// Returns " (write 80%)" for "0.8", and "" for a string that is not a fraction.
 std::string percent_hint(std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
@@ -78,7 +78,7 @@ class SplitParser {
     for (const auto& [word, part] : {std::pair("even ", Part::even), std::pair("fold ", Part::fold),
                                      std::pair("not fold ", Part::not_fold)}) {
       if (!text.starts_with(word)) continue;
-      if (term.part != Part::whole) bad("only one part can be taken");
+      if (term.part != Part::whole) bad("give only one of 'fold', 'not fold' and 'even'");
       term.part = part;
       return add_part(trim(text.substr(std::string_view(word).size())), term);
     }
@@ -93,7 +93,8 @@ class SplitParser {
         slash == std::string::npos ? std::nullopt : parse_count(trim(text.substr(slash + 1)));
     if (!number || !parts || *number < 1 || *number > *parts)
       bad(fmt::format("'{}' is not a part such as 2/5, from 1/5 to 5/5", text));
-    if (term.part != Part::even && *parts < 2) bad("one fold alone leaves nothing to train with");
+    if (term.part != Part::even && *parts < 2)
+      bad("with a single fold, nothing is left to train on");
     term.number = *number;
     term.parts = *parts;
   }
@@ -111,7 +112,8 @@ class SplitParser {
     term.end = bound(trim(text.substr(colon + 1)));
     if (term.begin && term.end && term.begin->unit != term.end->unit) {
       const bool percent = term.begin->unit == Unit::percent || term.end->unit == Unit::percent;
-      bad(fmt::format("both ends must be {}, or neither", percent ? "percentages" : "shards"));
+      bad(fmt::format("if one end of a slice is given in {}, the other must be too",
+                      percent ? "percentages" : "shards"));
     }
   }
 
@@ -177,8 +179,8 @@ std::pair<int64_t, int64_t> SplitTerm::range(int64_t n, const Place& place,
     if (bound->unit == Unit::shards) {
       if (shards.empty())
         fail(
-            ": this data is not in shards (only that of tfds, tfrecord and webdataset is, and "
-            "generated data never)");
+            ": this data has no shards (only tfds, tfrecord and webdataset data has shards; "
+            "generated data has none)");
       return examples_before(bound->value, shards, at_end);
     }
     int64_t index = bound->value;

@@ -10,7 +10,7 @@ class GradientMemory {
  public:
   virtual ~GradientMemory() = default;
   // Returns memory for the gradient of `weight`: a part of the buffer with the shape and strides of
-  // `weight`, not initialised. `weight` must be a parameter or a view of all of its elements. A
+  // `weight`, not initialized. `weight` must be a parameter or a view of all of its elements. A
   // parameter's memory is returned at most once per step, and only before its first gradient
   // arrives. Otherwise returns an undefined tensor.
   virtual at::Tensor take(const at::Tensor& weight) = 0;
@@ -24,7 +24,7 @@ class GradientMemory {
   };
 };
 
-// Returns an uninitialised tensor like `weight`, in the gradient buffer if possible. The caller
+// Returns an uninitialized tensor like `weight`, in the gradient buffer if possible. The caller
 // must write the gradient of `weight` to every element, and return the tensor to autograd.
 at::Tensor new_gradient(const at::Tensor& weight);
 

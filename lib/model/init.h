@@ -1,6 +1,6 @@
-// Initialisers of parameters. Element i (row-major in the parameter's shape) is a pure function of
+// Initializers of parameters. Element i (row-major in the parameter's shape) is a pure function of
 // (key, i): values do not depend on the memory layout, the number of threads or the order in which
-// parameters are initialised.
+// parameters are initialized.
 #pragma once
 
 #include <cstdint>

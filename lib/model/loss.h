@@ -14,7 +14,7 @@ class Loss {
   static constexpr const char* kKind = "loss";
   virtual ~Loss() = default;
   // Takes logits and labels (n, classes) float32 and returns one value per example: (n) float32.
-  // Labels may be one-hot, multi-hot or mixed. They are not normalised and need not sum to one.
+  // Labels may be one-hot, multi-hot or mixed. They are not normalized and need not sum to one.
   virtual at::Tensor operator()(const at::Tensor& logits, const at::Tensor& labels) const = 0;
 };
 

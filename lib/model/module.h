@@ -6,14 +6,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace bv {
 
-// The initialiser of a parameter: fills it in place. Random numbers depend on `key` alone.
-// lib/model/init.h has the initialisers.
+// The initializer of a parameter: fills it in place. Random numbers depend on `key` alone.
+// lib/model/init.h has the initializers.
 using Init = std::function<void(at::Tensor& parameter, uint64_t key)>;
 
 // Names are big_vision's, with '/' between their parts:
@@ -42,20 +43,22 @@ class Module {
   void note_stacked() { parameters_.back().stacked = true; }
   // Registers state that is not trained, such as running statistics, and returns it.
   at::Tensor add_buffer(const std::string& name, at::Tensor value);
-  // Called by a layer that computes statistics over the training batch (BatchNorm).
-  void note_batch_statistics() { has_batch_statistics_ = true; }
+  // Called by a layer that computes statistics over the training batch, unless both of its
+  // parameters are frozen (BatchNorm).
+  void note_batch_statistics(const at::Tensor& scale, const at::Tensor& bias);
 
   // In the order of registration.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Named& buffers() const { return buffers_; }
-  // Returns true if any layer is a batch norm: then the outputs of training depend on which
-  // examples are computed together. Buffers of another kind do not count.
-  bool has_batch_statistics() const { return has_batch_statistics_; }
+  // Returns true if any layer is a batch norm that is not frozen: then the outputs of training
+  // depend on which examples are computed together. Buffers of another kind do not count.
+  bool has_batch_statistics() const;
 
  private:
   std::vector<Parameter> parameters_;
+  std::set<std::string> names_;  // of the parameters
   Named buffers_;
-  bool has_batch_statistics_ = false;
+  std::vector<std::pair<at::Tensor, at::Tensor>> batch_norms_;  // scale and bias of each
 };
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// Rematerialisation (activation checkpointing): recomputes activations in the backward pass, which
+// Rematerialization (activation checkpointing): recomputes activations in the backward pass, which
 // takes more time and less memory.
 #pragma once
 

@@ -1,5 +1,7 @@
 #include "lib/model/variants.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -52,6 +54,17 @@ std::optional<SizeAndPatch> read_variant(const Config& config,
     config.fail("variant", fmt::format("'{}': a patch size must follow the '/'", variant));
   }
   return read;
+}
+
+void warn_of_overridden_variant(const Config& config, const std::vector<std::string>& sizes) {
+  const auto in_file = [&](const std::string& key) {
+    return config.has(key) && config.place(key).line > 0;
+  };
+  if (!config.has("variant") || in_file("variant") ||
+      !std::all_of(sizes.begin(), sizes.end(), in_file))
+    return;
+  config.warn("variant", fmt::format("has no effect, because {} gives {}",
+                                     config.place(sizes.front()).file, fmt::join(sizes, ", ")));
 }
 
 }  // namespace bv

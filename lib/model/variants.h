@@ -17,8 +17,8 @@ struct NamedVariant {
   std::string yaml;  // the config's `model`
 };
 
-// Registers the variants that `bvtrain --list models` shows for a model. Defined as a global beside
-// the model's Register<Model, ...>.
+// Registers the variants that `bvtrain --list models` shows for a model. Defined as a global next
+// to the model's Register<Model, ...>.
 struct RegisterVariants {
   RegisterVariants(const std::string& model, std::vector<NamedVariant> variants);
 };
@@ -36,7 +36,11 @@ struct SizeAndPatch {
 std::optional<SizeAndPatch> read_variant(const Config& config,
                                          const std::vector<std::string>& sizes, bool needs_patch);
 
-// Parses an integer above 0; returns 0 for any other text.
+// Warns if `variant` is given on the command line, but the file gives all `sizes`, which override
+// it. A run's config.yaml does.
+void warn_of_overridden_variant(const Config& config, const std::vector<std::string>& sizes);
+
+// Parses an integer above 0; returns 0 for any other string.
 int64_t parse_positive(std::string_view text);
 
 }  // namespace bv

@@ -4,7 +4,7 @@
 //
 // Work is divided into chunks of fixed size whose partial sums are added in order, so results do
 // not depend on the number of threads. The size of every range is a multiple of kBlock: the inner
-// loops have constant trip counts, which GCC vectorises.
+// loops have constant trip counts, which GCC vectorizes.
 #pragma once
 
 #include <ATen/Parallel.h>

@@ -14,7 +14,10 @@ Momentum::Momentum(const Config& config, const char* momentum_key, std::optional
       bf16_(!config.keep_null(dtype_key) &&
             config.word(dtype_key, dtype, {"float32", "bfloat16"}) == "bfloat16"),
       nesterov_(config.get<bool>("nesterov", false)) {
-  if (!momentum) return;
+  if (!momentum) {
+    if (nesterov_) config.warn("nesterov", fmt::format("has no effect without {}", momentum_key));
+    return;
+  }
   if (!(*momentum_ >= 0 && *momentum_ < 1)) {
     config.problem(momentum_key, fmt::format("must be at least 0 and below 1, got {}", *momentum_));
   }

@@ -103,8 +103,8 @@ class Optimizer {
 float optax_factor(const Config& config);
 inline constexpr KeyText kOptaxFactorKeys[] = {
     {"learning_rate", "float", "none",
-     "Leave it out, and set `lr` instead. big_vision requires it and multiplies the update by "
-     "-learning_rate before it subtracts it; so does bvtrain. A positive value therefore makes the "
-     "loss go up and causes a warning; -1 is the same as leaving it out."}};
+     "Leave it out, and set `lr` instead. big_vision requires this key. Like big_vision, bvtrain "
+     "multiplies the update by -learning_rate and then subtracts the result. A positive value "
+     "therefore makes the loss go up and causes a warning; -1 is the same as leaving it out."}};
 
 }  // namespace bv

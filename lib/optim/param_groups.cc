@@ -21,7 +21,8 @@ const KeyTable param_groups_keys(
       "How the learning rate and the weight decay change during the run; by default they are "
       "constant. A list gives parameters separate schedules: [regular expression of their whole "
       "names, schedule], where null freezes them. The first match counts, and every parameter must "
-      "have one.",
+      "have one. A batch norm whose scale and bias are both frozen uses its running statistics in "
+      "the training too, and does not change them.",
       "[['head/.*', {decay_type: cosine}], ['.*', null]]"},
      {"wd", "float >= 0", "0",
       "Weight decay: in each step a weight loses this fraction of itself, multiplied by the "
@@ -101,6 +102,23 @@ class Multipliers {
   }
   const std::vector<std::pair<std::string, double>>& pairs() const { return pairs_; }
 
+  // Warns about each pattern whose parameters are all frozen. `schedules`: of each of the `names`.
+  void warn_of_frozen(const Config& config, std::string_view key,
+                      const std::vector<std::string>& names,
+                      const std::vector<int>& schedules) const {
+    std::vector<bool> frozen(pairs_.size(), false), trained(pairs_.size(), false);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto found = patterns_.find(names[i]);
+      if (found) (schedules[i] == kFrozen ? frozen : trained)[*found] = true;
+    }
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      if (frozen[i] && !trained[i])
+        config.warn(key, fmt::format("the pattern '{}' has no effect: all of its parameters are "
+                                     "frozen",
+                                     pairs_[i].first));
+    }
+  }
+
  private:
   static std::vector<std::string> first(const std::vector<std::pair<std::string, double>>& pairs) {
     std::vector<std::string> all;
@@ -125,6 +143,8 @@ std::vector<int> read_schedules(const Config& config, const std::vector<std::str
     index.push_back(schedule ? static_cast<int>(schedules.size()) : kFrozen);
     if (schedule) schedules.emplace_back(*schedule, length);
   }
+  if (patterns.empty())
+    config.fail("schedule", "is an empty list; leave it out for a constant learning rate");
   if (schedules.empty()) {
     config.fail("schedule", "every entry is null: nothing would be trained");
   }
@@ -179,12 +199,16 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
   check_not_negative(config, "wd", wd);
   const bool given = config.has("wd_mults");
   if (given && !config.has("wd")) config.warn("wd_mults", "has no effect without wd");
-  const Multipliers wd_mults(config, "wd_mults",
-                             config.get<Pairs>("wd_mults", {{".*/kernel$", 1.0}}), names, given);
+  const Pairs kernels = {{".*/kernel$", 1.0}};
+  const Multipliers wd_mults(config, "wd_mults", config.get<Pairs>("wd_mults", kernels), names,
+                             given);
   for (const auto& [pattern, mult] : wd_mults.pairs())
     check_not_negative(config, "wd_mults", mult, fmt::format("the multiplier of '{}'", pattern));
   std::vector<int> schedule(names.size(), 0);
   attempt(config, [&] { schedule = read_schedules(config, names, length, result.schedules); });
+  lr_mults.warn_of_frozen(config, "lr_mults", names, schedule);
+  if (wd_mults.pairs() != kernels)  // the config.yaml of a run gives the default
+    wd_mults.warn_of_frozen(config, "wd_mults", names, schedule);
 
   for (size_t i = 0; i < names.size(); ++i) {
     if (schedule[i] == kFrozen) {
@@ -200,6 +224,28 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
     if (known == result.groups.end()) result.groups.push_back(group);
   }
   return result;
+}
+
+void freeze_parameters(const ParamGroups& groups, const Model& model) {
+  const Module::Named all = named_parameters(model);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (groups.group_of.at(i) == kFrozen) all[i].second.set_requires_grad(false);
+  }
+}
+
+void freeze_parameters(const Config& config, const Model& model) {
+  if (!config.is_list("schedule")) return;
+  std::vector<std::string> patterns;
+  std::vector<bool> frozen;
+  for (const auto& [pattern, schedule] : config.pattern_sections("schedule")) {
+    patterns.push_back(pattern);
+    frozen.push_back(!schedule);
+  }
+  const Patterns compiled(config, "schedule", patterns, {}, /*warn=*/false);
+  for (const auto& [name, parameter] : named_parameters(model)) {
+    const auto match = compiled.find(name);
+    if (match && frozen[*match]) parameter.set_requires_grad(false);
+  }
 }
 
 std::vector<UpdateRange> update_ranges(const ParamGroups& groups, const FlatParams& params) {

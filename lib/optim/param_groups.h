@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/model/model.h"
 #include "lib/optim/optimizer.h"
 #include "lib/optim/schedule.h"
 #include "lib/params/flat_params.h"
@@ -32,6 +33,12 @@ struct ParamGroups {
 // Error(Exit::usage) if it cannot continue.
 ParamGroups read_groups(const Config& config, const std::vector<std::string>& names,
                         const RunLength& length);
+
+// The parameters that the groups freeze lose requires_grad. FlatParams does the same; this is for
+// code that runs before it. `groups`: of all parameters of the model.
+void freeze_parameters(const ParamGroups& groups, const Model& model);
+// The same for the parameters that the `schedule` of a valid config freezes.
+void freeze_parameters(const Config& config, const Model& model);
 
 // Returns the ranges of the flat buffers that this rank updates, with their groups' settings.
 std::vector<UpdateRange> update_ranges(const ParamGroups& groups, const FlatParams& params);

@@ -23,8 +23,8 @@ const KeyTable schedule_keys(
       "0.1"},
      {"scale_with_batchsize", "bool", "false",
       "Whether to multiply `mult` by input.batch_size / 256. `lr` is then the rate for a batch of "
-      "256 images and scales with the batch size. So does the weight decay, but not the `end` of a "
-      "decay."},
+      "256 images. It scales with the batch size, and the weight decay scales with it. The `end` "
+      "of a decay does not scale."},
      {"warmup_{steps,examples,epochs,percent}", "float >= 0", "none",
       "Length of the warm-up at the start, in which the value rises linearly from 0; it must be "
       "shorter than the run. Give it in one unit; `percent` is a fraction of the run, from 0 to 1. "
@@ -63,6 +63,11 @@ Schedule::Schedule(const Config& config, const RunLength& length)
     config.problem({}, fmt::format("the warm-up of {} steps must be shorter than the {} steps of "
                                    "the run",
                                    warmup_, length.total_steps));
+  }
+  if (!length.made_up && length.total_steps > 0 && cooldown_ > total_) {
+    config.warn({}, fmt::format("the cool-down of {} steps is longer than the {} steps of the run, "
+                                "so the value begins at {:.3g} of `mult`",
+                                cooldown_, length.total_steps, total_ / cooldown_));
   }
   const std::string type = config.get("decay_type", "stair");
   decay_ = Decay::Registry::make(type, config, config.place("decay_type"),

@@ -17,7 +17,7 @@ namespace bv {
 // What the constructor of a Decay gets besides its config section.
 struct ScheduleEnv {
   RunLength length;
-  double warmup = 0;  // in steps; need not be a whole number
+  double warmup = 0;  // in steps; need not be an integer
 };
 
 // Returns the duration `name` in steps; nullopt if it is absent. Records a problem if it is

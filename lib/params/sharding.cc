@@ -26,10 +26,10 @@ const KeyTable sharding_keys(
       "weights must be sharded too.",
       "[['.*', 'fsdp(axis=\"data\", min_size_to_shard_mb=1)']]"},
      {"mesh", "list of [string, int]", "[[data, -1]]",
-      "How the processes are arranged, for configs of big_vision: a list of [axis, number of "
-      "processes], where -1 takes all remaining ones. The product must be the number of processes, "
-      "and only the axis `data` may have more than one. `--elastic` needs a -1. Leave it out "
-      "otherwise."},
+      "Arrangement of the processes, for compatibility with big_vision's configs: a list of [axis, "
+      "number of processes]. -1 stands for all remaining processes. The product must be the number "
+      "of processes, and only the axis `data` may have more than one. `--elastic` needs a -1. "
+      "Leave it out otherwise."},
      {"sharding_rules", "list of [string, string]", "[[act_batch, data]]",
       "Only the default is accepted, also as big_vision writes it, `[[act_batch, [data]]]`: the "
       "images of a batch are split across processes."},
@@ -67,10 +67,9 @@ void read_mesh(const Config& config, int ranks) {
   bool rest = false, data = false;
   for (const auto& [axis, size] : mesh) {
     if (size == -1 ? rest : !(size >= 1 && size <= 1e6 && size == std::floor(size))) {
-      config.problem(kMesh,
-                     fmt::format("the size of axis '{}' must be a positive whole number, or "
-                                 "-1 for one axis that takes all remaining processes; got {}",
-                                 axis, size));
+      config.problem(kMesh, fmt::format("the size of axis '{}' must be a positive integer, or -1 "
+                                        "for one axis that takes all remaining processes; got {}",
+                                        axis, size));
       return;
     }
     if (axis != kAxis && size != 1) {

@@ -26,6 +26,7 @@
 #include "lib/train/start.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
 
@@ -86,8 +87,17 @@ void check_output(const Workdir& rows) {
     if (file_exists(path)) refuse(fmt::format("is the folder of a run: {} exists", path));
   }
   const auto before = read_file_if_any(rows.config());
-  if (before && !nlohmann::json::parse(*before, nullptr, /*allow_exceptions=*/false).is_object())
+  if (before && !shallow_json(*before).is_object())
     refuse("has a config.yaml that bvtrain eval did not write");
+}
+
+// Returns whether --config or --set names the evaluator.
+bool names_evaluator(const EvaluateRequest& request, const std::string& name) {
+  const std::string key = "evals." + name;
+  return !request.config.empty() ||
+         std::ranges::any_of(request.overrides, [&](const Override& each) {
+           return each.key == "evals" || each.key == key || each.key.starts_with(key + ".");
+         });
 }
 
 void check_request(const EvaluateRequest& request, const std::string& output) {
@@ -107,14 +117,13 @@ class NewCheckpoints {
  public:
   NewCheckpoints(const EvaluateRequest& request, const std::string& output)
       : request_(request), run_(request.workdir), rows_(output) {
-    rows_.claim();
+    rows_.claim(/*patience=*/0, "--output");
     std::set<int64_t> steps;
     for_each_row(rows_.metrics(), [&](int64_t step, const Row&) { steps.insert(step); });
     done_.emplace(rows_.evaluated(), std::move(steps));
     const RunOfRows run = run_of_rows(run_.dir());
     if (!in_run()) check_run(rows_, *done_, run);
     done_->set_run(run);
-    metrics_.emplace(open_rows(rows_, request.workdir, kAllStay));
   }
 
   NewRows evaluate() {
@@ -132,7 +141,7 @@ class NewCheckpoints {
       else if (request_.follow)
         watch_.check_goes_on();  // a checkpoint may stay unreadable
     }
-    metrics_->close();
+    if (metrics_) metrics_->close();
     if (done_->has_skipped() && done_->last_row() < 0)
       throw Error(Exit::usage, run_.ckpt().path(), "no checkpoint here could be evaluated");
     const std::vector<int64_t> steps = run_.ckpt().steps();
@@ -190,16 +199,41 @@ class NewCheckpoints {
     const TensorsFromMalloc memory;
     if (!request_.config.empty() || !request_.overrides.empty()) build(*newest);
     if (done_->last_row() < 0) return;
-    add_to_row_evaluators(rows_, evaluators_of(request_, *newest));
+    const std::string evals = evaluators_of(request_, *newest);
+    if (!fits_row_evaluators(rows_, evals)) {
+      build(*newest);
+      add_to_row_evaluators(rows_, evaluators_->evals(), &evaluators_->config());
+    }
+    check_complete(evals);
     if (!in_run() || !keeps_best(request_, *newest)) return;
     build(*newest);
     if (!best_) best_.emplace(run_, best_series(), rows_.metrics(), *done_);  // it mends ckpt/best
+  }
+
+  // Throws if the rows lack an evaluator that the request names. Warns if they lack another one: a
+  // restart of the run may have added it.
+  void check_complete(const std::string& evals) {
+    const std::vector<std::string> names = evaluators_without_rows(rows_, evals);
+    if (names.empty()) return;
+    const auto named = std::ranges::find_if(
+        names, [&](const std::string& name) { return names_evaluator(request_, name); });
+    const int64_t first = *done_->rows().begin(), last = done_->last_row();
+    const auto what = [&](const std::string& evaluators) {
+      return fmt::format(
+          "{} no metrics of {}; to measure them, choose another folder with --output",
+          first == last ? fmt::format("the row of step {} has", first)
+                        : fmt::format("the rows of steps {} .. {} have", first, last),
+          evaluators);
+    };
+    if (named != names.end()) throw Error(Exit::usage, rows_.dir(), what("'" + *named + "'"));
+    log::warn("{}: {}", rows_.dir(), what(short_list(names)));
   }
 
   // Returns the number of checkpoints that were evaluated. Stops after a checkpoint whose
   // evaluation has dropped rows, because the checkpoints of the dropped rows must be evaluated
   // again.
   int64_t evaluate(const std::vector<FoundCheckpoint>& found) {
+    if (!found.empty() && request_.config.empty()) newest_ = Checkpointer::peek(run_.ckpt().path());
     int64_t evaluated = 0;
     for (const FoundCheckpoint& each : found) {
       const size_t rows = done_->rows().size();
@@ -226,13 +260,19 @@ class NewCheckpoints {
     // The run may have started after this process.
     if (done_->run()->first_started.empty()) done_->set_run(run_of_rows(run_.dir()));
     std::string evals = evaluators_->evals();
-    if (done_->last_row() >= 0) evals = add_to_row_evaluators(rows_, evals);
+    if (done_->last_row() >= 0) {
+      const std::string all = add_to_row_evaluators(rows_, evals, &evaluators_->config());
+      check_complete(evals);
+      evals = all;
+    }
     if (read_file_if_any(rows_.config()) != evals) write_file_atomically(rows_.config(), evals);
     if (discarded || found.step <= done_->last_row()) drop_rows(found.step, discarded);
     if (!best_) {
       best_.emplace(run_, best_series(), rows_.metrics(), *done_);
       best_->hold(found.step);
     }
+    // Not before: an evaluation that adds no row leaves no new TensorBoard file.
+    if (!metrics_) metrics_.emplace(open_rows(rows_, request_.workdir, kAllStay));
     metrics_->begin_row(found.step);
     evaluators_->run(*checkpoint, *metrics_, &rows_);
     best_->take(found.step, found.identity, metrics_->row());
@@ -253,7 +293,7 @@ class NewCheckpoints {
       return Checkpointer::load(folder, {.wanted = weights_only});
     } catch (const Error& error) {
       const bool exists = file_exists(folder), disk_fails = error.code() == Exit::storage;
-      // The checkpoint need not be damaged. --follow tries it again as long as the run goes on.
+      // The checkpoint need not be damaged. --follow tries it again as long as the run continues.
       if (exists && disk_fails && (!request_.follow || run_finished())) throw;
       if (exists)
         log::warn("skipped: {}", error.what());
@@ -328,7 +368,7 @@ class NewCheckpoints {
     }
     EvaluatedBest::put_aside_from(run_, best_series(), step);  // first: it follows from the rows
     done_->remove_from(step);  // before the rows: a later start then drops what is left of them
-    metrics_->close();
+    if (metrics_) metrics_->close();
     restore_rows(rows_.metrics(), step - 1);
     metrics_.emplace(open_rows(rows_, request_.workdir, step));
     best_.reset();
@@ -344,22 +384,30 @@ class NewCheckpoints {
   // the run.
   std::vector<BestSeries> best_series() const {
     if (in_run()) return evaluators_->best();
-    if (!evaluators_->best().empty())
+    if (has_best_by_eval(evaluators_->config()))
       log::info("The rows go to {}, so no best checkpoint is kept; leave out --output to keep it",
                 rows_.dir());
     return {};
   }
 
-  // A restart of the run may have changed its config, or moved it to another machine.
+  // A restart of the run may have changed its config, or moved it to another machine. All
+  // checkpoints that have no row yet are measured with the evaluators of the newest one, because
+  // the rows of a folder cannot be those of different evaluators.
   void build(const Restored& checkpoint) {
-    const std::string text = checkpoint.meta.value("config", std::string()) +
-                             checkpoint.meta.value("precision", std::string());
+    const auto config_of = [](const Restored& from) {
+      return from.meta.value("config", std::string());
+    };
+    const std::string config = config_of(checkpoint);
+    const bool own = !newest_ || config_of(*newest_) == config;
+    const Restored& with_evals = own ? checkpoint : *newest_;
+    const std::string text =
+        config + checkpoint.meta.value("precision", std::string()) + config_of(with_evals);
     if (!evaluators_ || text != built_from_) {
       if (!in_run()) {
         const std::string place = checkpoint.folder + "/" + kManifestName;
         check_rows_outside_data(rows_.dir(), parse_config_json(run_config(checkpoint), place));
       }
-      evaluators_ = std::make_unique<RunEvaluators>(request_, checkpoint);
+      evaluators_ = std::make_unique<RunEvaluators>(request_, checkpoint, with_evals, in_run());
       best_.reset();
     }
     built_from_ = text;
@@ -372,6 +420,7 @@ class NewCheckpoints {
   Workdir rows_;
   std::optional<EvaluatedCheckpoints> done_;
   std::optional<MetricWriter> metrics_;
+  std::optional<Restored> newest_;  // without tensors; its evaluators measure all checkpoints
   std::string built_from_;
   std::unique_ptr<RunEvaluators> evaluators_;
   int64_t kept_row_ = -1;              // a row of discarded weights that stays
@@ -385,7 +434,7 @@ Evaluation evaluate_checkpoint(const EvaluateRequest& request, const std::string
   const Restored restored = Checkpointer::load(checkpoint, {.wanted = weights_only});
   MetricWriter metrics({});
   metrics.begin_row(restored.step);
-  RunEvaluators(request, restored).run(restored, metrics, nullptr);
+  RunEvaluators(request, restored, restored, /*with_best=*/false).run(restored, metrics, nullptr);
   return {restored.step, metrics.row()};
 }
 

@@ -1,6 +1,6 @@
 // Evaluates the checkpoints of a run with its evaluators, in a separate process: what `bvtrain
-// eval` does. It may run beside the run, on the same host or on another one that sees the workdir.
-// Modelled on JAXline's evaluation jobs (its train.py, `evaluate`).
+// eval` does. It may run at the same time as the run, on the same host or on another one that sees
+// the workdir. Modelled on JAXline's evaluation jobs (its train.py, `evaluate`).
 //
 // A checkpoint is evaluated as the run itself evaluates: in the same precision, with the same batch
 // size and number of threads. If the run has one process, the metrics are then the same bit for
@@ -35,9 +35,10 @@ struct NewRows {
 // run deletes meanwhile, or that is damaged, is skipped with a warning; the next call tries it
 // again. If a run continues from an earlier checkpoint or starts over, it trains some steps again:
 // this call then replaces the rows of these steps, even if the run now saves at other steps. If it
-// evaluates a step after later ones, it replaces the rows of those too. `output` must not have rows
-// of other evaluators or of another run, or files of a run, and must not become a class of the
-// run's data.
+// evaluates a step after later ones, it replaces the rows of those too. Without request.config the
+// evaluators are those of the newest checkpoint, also for earlier ones that have no row yet.
+// `output` must not have rows of other evaluators or of another run, or files of a run, and must
+// not become a class of the run's data. Its rows must have all evaluators that the request names.
 //
 // Throws as evaluate_checkpoint() does. Also throws Error(Exit::usage) if there is no row because
 // all checkpoints were skipped or because the run has finished without one, and

@@ -109,7 +109,7 @@ void EvaluatedBest::put_aside_from(const Workdir& run, const std::vector<BestSer
     const auto found = read_best(folder);
     if (!found || found->step < step) continue;
     const std::string aside = put_best_aside(folder, found->step);
-    log::warn("{} is of step {}, whose row is replaced; moved it to {}", folder, found->step,
+    log::warn("{} belongs to step {}, whose row is replaced; moved it to {}", folder, found->step,
               aside);
   }
 }

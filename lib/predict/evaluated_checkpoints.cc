@@ -16,6 +16,7 @@
 #include "lib/train/start.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/json_text.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/rng.h"
@@ -92,7 +93,7 @@ EvaluatedCheckpoints::EvaluatedCheckpoints(std::string file, std::set<int64_t> r
     : file_(std::move(file)), rows_(std::move(rows)) {
   const auto text = read_file_if_any(file_);
   if (!text || rows_.empty()) return;
-  const auto record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json record = shallow_json(*text);
   bool sound = record.is_object();
   for (auto entry = record.begin(); sound && entry != record.end(); ++entry) {
     if (entry.key() == kRun) {

@@ -18,7 +18,7 @@ std::vector<std::string> parse_file_list(std::string_view text) {
 
 std::vector<std::string> read_file_list(int fd) {
   std::vector<std::string> files = parse_file_list(without_bom(read_stream(fd, "standard input")));
-  if (files.empty()) throw Error(Exit::usage, "standard input", "names no file");
+  if (files.empty()) throw Error(Exit::usage, "standard input", "lists no files");
   return files;
 }
 

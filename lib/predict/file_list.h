@@ -11,7 +11,7 @@ namespace bv {
 // -print0). Empty paths are left out, and so is a carriage return at the end of a line.
 std::vector<std::string> parse_file_list(std::string_view text);
 
-// Reads a list from an open pipe or file to its end. Throws Error(Exit::usage) if it names no file
+// Reads a list from an open pipe or file to its end. Throws Error(Exit::usage) if it lists no files
 // or cannot be read, and Stopped if a signal asks the process to stop.
 std::vector<std::string> read_file_list(int fd);
 

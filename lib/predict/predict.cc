@@ -11,6 +11,7 @@
 #include "lib/device/spin_throttle.h"
 #include "lib/export/trained_model.h"
 #include "lib/input/data_notes.h"
+#include "lib/model/model_size_limit.h"
 #include "lib/model/target_scale.h"
 #include "lib/predict/predict_data.h"
 #include "lib/report/log.h"
@@ -36,21 +37,26 @@ class Predictor {
     const ModelEnv env = {config.get<int64_t>("num_classes"), image.size(0), image.size(1),
                           image.size(2)};
     const std::string weights = weights_of(from);
-    if (!weights.empty()) peek_weights(weights);  // fails early, before a large model is built
     const auto name = config.get<std::string>("model_name");
-    model_ = Model::Registry::make(name, config.section("model"), config.place("model_name"), env);
-    throw_problems(config);
-    check_size(from, image, data.pp_place());
-    init_parameters(*model_, 0, std::nullopt);
     if (from.checkpoint) {
+      const ModelSizeLimit limit(bytes_in(from.checkpoint->tensors), from.origin);
+      model_ = build(config, env);
+      check_size(*model_, from, image, data.pp_place());
       if (from.checkpoint->tensors.contains(fmt::format("buffers/{}", kTargetMean)))
         add_target_scale(*model_, env.num_classes);
       copy_weights(*from.checkpoint, request.ema, *model_);
       warn_of_other_weights(config, request.ema);
     } else {
-      if (numbers && !weights.empty() && has_target_scale(weights, *model_))
-        add_target_scale(*model_, env.num_classes);
-      load_file(from, weights);
+      // The file may describe any model, so a model without memory is compared with it first.
+      const std::optional<uint64_t> bytes = weights.empty() ? std::nullopt : peek_weights(weights);
+      std::shared_ptr<Model> shapes = build_shapes(config, env, bytes, weights);
+      check_size(*shapes, from, image, data.pp_place());
+      const bool scale = numbers && !weights.empty() && has_target_scale(weights, *shapes);
+      if (scale) add_target_scale(*shapes, env.num_classes);
+      const std::vector<WeightCopy> copies = plan_file(from, weights, *shapes);
+      model_ = build(config, env);
+      if (scale) add_target_scale(*model_, env.num_classes);
+      fill(copies);
     }
     move_to(device_, *model_);
     log::info("Predicting with {} of {}{}, precision {}", name,
@@ -59,12 +65,15 @@ class Predictor {
               precision_ == Precision::bf16 ? "bf16" : "float32");
   }
 
-  // The logits and `features` are on the device of the request.
-  at::Tensor operator()(const at::Tensor& images, Features& features) {
+  // Returns the logits, and in `features` the activations that `wanted` names; null: all of them.
+  // They are on the device of the request.
+  at::Tensor operator()(const at::Tensor& images, const std::vector<std::string>* wanted,
+                        Features& features) {
     const at::NoGradGuard no_grad;
     Pass pass;
     pass.precision = precision_;
     pass.features = &features;
+    pass.wanted = wanted;
     return in_target_units(*model_, model_->forward(images.to(device_), pass));
   }
 
@@ -77,9 +86,10 @@ class Predictor {
 
   // Throws at `place` if the images have another number of channels than the training images, or a
   // size that the weights do not fit.
-  void check_size(const PredictModel& from, const at::Tensor& image, const Place& place) const {
+  static void check_size(const Model& model, const PredictModel& from, const at::Tensor& image,
+                         const Place& place) {
     if (from.image.size() != 3 || image.sizes() == at::IntArrayRef(from.image)) return;
-    if (image.size(2) != from.image[2] || !weights_fit_places(*model_, from.image[0], from.image[1],
+    if (image.size(2) != from.image[2] || !weights_fit_places(model, from.image[0], from.image[1],
                                                               /*resampled=*/!from.checkpoint)) {
       throw Error(Exit::usage, place,
                   fmt::format("gives images of {}, but the model was trained on {} and cannot take "
@@ -96,19 +106,56 @@ class Predictor {
     return from.config.get("model_init", "");
   }
 
-  void load_file(const PredictModel& from, const std::string& path) {
+  static uint64_t bytes_in(const NamedTensors& tensors) {
+    uint64_t bytes = 0;
+    for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+    return bytes;
+  }
+
+  // Builds the model. All its values come from the weights, so none are initialized.
+  static std::shared_ptr<Model> build(const Config& config, const ModelEnv& env) {
+    std::shared_ptr<Model> model =
+        Model::Registry::make(config.get<std::string>("model_name"), config.section("model"),
+                              config.place("model_name"), env);
+    throw_problems(config);
+    return model;
+  }
+
+  // The same without memory. Throws Error(Exit::usage) if the model is far too large for `bytes`
+  // bytes of weights, if that is known.
+  static std::shared_ptr<Model> build_shapes(const Config& config, const ModelEnv& env,
+                                             std::optional<uint64_t> bytes,
+                                             const std::string& weights) {
+    const MetaDevice no_memory;
+    std::optional<ModelSizeLimit> limit;
+    if (bytes) limit.emplace(*bytes, weights);
+    return build(config, env);
+  }
+
+  // Returns what to copy from a weights file into a model such as `model`: all its parameters and
+  // buffers.
+  static std::vector<WeightCopy> plan_file(const PredictModel& from, const std::string& path,
+                                           const Model& model) {
     if (path.empty()) {
       throw Error(Exit::usage, "bvtrain predict",
                   "no weights: give --workdir, --weights FILE, or --set model_init=FILE");
     }
     if (!from.weights.empty()) {  // a config's `model_load` belongs to its own model_init
       for (const char* key : {"model_init", "model_load"}) from.config.mark_read(key);
-      return load_weights(path, *model_, {});
+      return plan_weights(path, model, {});
     }
     const DontLoad dont_load = read_dont_load(from.config);
     throw_problems(from.config);
-    require_all_loaded(dont_load, *model_);
-    load_weights(path, *model_, dont_load.patterns, dont_load.place.text());
+    require_all_loaded(dont_load, model);
+    return plan_weights(path, model, dont_load.patterns, dont_load.place.text());
+  }
+
+  void fill(const std::vector<WeightCopy>& copies) {
+    NamedTensors targets;
+    for (const auto& [name, parameter] : named_parameters(*model_)) targets[name] = parameter;
+    for (const auto& [name, buffer] : named_buffers(*model_)) targets["buffers/" + name] = buffer;
+    const c10::AutoGradMode no_grad(false);
+    for (const WeightCopy& copy : copies) targets.at(copy.name).copy_(copy.from);
   }
 
   const c10::Device device_;
@@ -130,7 +177,7 @@ NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
                         const at::Tensor& images) {
   Features features;
   if (predictor) {
-    const at::Tensor logits = (*predictor)(images, features);
+    const at::Tensor logits = (*predictor)(images, &request.outputs, features);
     features["logits"] = logits;
   }
   NamedTensors arrays;
@@ -140,7 +187,10 @@ NamedTensors outputs_of(const PredictRequest& request, Predictor* predictor,
       continue;
     }
     const auto found = features.find(output);
-    if (found == features.end()) unknown_output(output, features);
+    if (found == features.end()) {
+      if (predictor) (*predictor)(images, /*wanted=*/nullptr, features);  // for the message
+      unknown_output(output, features);
+    }
     arrays[output] = found->second.to(at::kCPU, at::kFloat).contiguous().clone();
   }
   return arrays;

@@ -1,5 +1,4 @@
-// The images of a prediction: opens them, preprocesses them and leaves out those that cannot be
-// read.
+// The images of a prediction: opens them, preprocesses them and skips those that cannot be read.
 #pragma once
 
 #include <functional>

@@ -15,6 +15,7 @@
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/image/orientation.h"
 #include "lib/predict/file_list.h"
+#include "lib/report/log.h"
 #include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
 #include "lib/util/limits.h"
@@ -91,29 +92,55 @@ class FileInputs : public Source {
 
   void add_folder(const std::string& path) {
     const size_t before = files_.size();
-    std::set<FolderId> within;
-    add_images_below(path, within);
+    add_images_below(path);
     if (files_.size() == before)
       throw Error(Exit::usage, path, "no *.jpg, *.jpeg, *.png or *.webp below this folder");
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end());
   }
-  // Follows links to folders, except in circles. `within`: the folders on the way to this one. A
-  // link that leads nowhere is an image that cannot be read, if it is called like one.
-  void add_images_below(const std::string& folder, std::set<FolderId>& within) {
-    struct stat info {};  // stays empty if the folder is gone, which for_each_entry() reports
-    ::stat(folder.c_str(), &info);
-    const auto [id, is_new] = within.emplace(info.st_dev, info.st_ino);
-    if (!is_new) return;
+
+  // Follows links to folders, after all other folders. Each folder is read once: links may lead in
+  // circles, or to one folder in any number of ways.
+  void add_images_below(const std::string& top) {
+    std::set<FolderId> seen;
+    std::set<std::string> folders = {top}, links;  // to be read; in order, so that runs are alike
+    std::string again;                             // the first folder that was read before
+    int64_t more = 0;
+    while (!folders.empty() || !links.empty()) {
+      std::set<std::string>& next = folders.empty() ? links : folders;
+      const std::string folder = next.extract(next.begin()).value();
+      struct stat info {};  // stays empty if the folder is gone, which for_each_entry() reports
+      ::stat(folder.c_str(), &info);
+      if (seen.emplace(info.st_dev, info.st_ino).second)
+        add_images_in(folder, folders, links);
+      else if (again.empty())
+        again = folder;
+      else
+        ++more;
+    }
+    if (again.empty()) return;
+    if (more == 0)
+      log::note("{} is left out: its images are taken already, under another path", again);
+    else
+      log::note(
+          "{} and {} more folders are left out: their images are taken already, under other paths",
+          again, more);
+  }
+
+  // Adds the images in a folder, and its folders to `folders` or `links`. A link that leads nowhere
+  // is an image that cannot be read, if it is called like one.
+  void add_images_in(const std::string& folder, std::set<std::string>& folders,
+                     std::set<std::string>& links) {
     for_each_entry(folder, [&](const FolderEntry& entry) {
       const std::string path = fs::path(folder) / entry.name;
-      if (entry.folder) return add_images_below(path, within);
-      if (!entry.file && !entry.link) return;
-      if (has_image_suffix(entry.name))
+      if (entry.folder)
+        (entry.link ? links : folders).insert(path);
+      else if (!entry.file && !entry.link)
+        return;
+      else if (has_image_suffix(entry.name))
         files_.push_back(path);
       else if (entry.file && !entry.name.starts_with('.'))
         ++notes_.other_types[suffix_of(entry.name)];
     });
-    within.erase(id);
   }
 
   std::vector<std::string> files_;

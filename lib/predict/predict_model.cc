@@ -21,6 +21,7 @@ Config card_config(const ModelCard& card, const std::string& file,
                                  {"model", nlohmann::ordered_json::parse(card.model)},
                                  {"num_classes", card.num_classes},
                                  {"loss", card.loss}};
+  if (card.multilabel) keys["task_kw"]["multilabel"] = true;
   if (!card.precision.empty()) keys["precision"] = card.precision;
   if (card.max_pixels) keys["input"]["max_pixels"] = *card.max_pixels;
   if (card.pp) keys["evals"]["exported"]["pp_fn"] = *card.pp;

@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// What the command line names. Of `workdir` and `weights` at most one is given.
+// What the command line names. At most one of `workdir` and `weights` is given.
 struct PredictFrom {
   std::string workdir;  // a run, whose newest checkpoint is used
   std::string weights;  // a weights file

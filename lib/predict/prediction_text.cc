@@ -41,8 +41,8 @@ std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_
     }
     return best;
   }
-  // Logits decide, because different ones may have equal probabilities, such as 1. Of equal logits
-  // the first class comes first, as in evaluators.
+  // Logits decide, because different ones may have equal probabilities, such as 1. Classes with
+  // equal logits are in the order of their numbers, as in evaluators.
   const at::Tensor classes = at::argsort(logits, /*stable=*/true, /*dim=*/1, /*descending=*/true)
                                  .slice(1, 0, std::min(top, logits.size(1)));
   const at::Tensor probabilities = batch.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);

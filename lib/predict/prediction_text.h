@@ -22,8 +22,8 @@ class PredictionText {
 
 // One JSON object per line and example: its file, its label if known, and the `top` most probable
 // classes, or "values": [3.5, 7]. With PredictedBatch::multilabel, or if not exactly one class is
-// right, the list `labels` replaces `label`. Beside `values`, this list holds the true values. An
-// image without a prediction has the keys `file` and `error` only.
+// right, the list `labels` replaces `label`. With `values`, this list holds the targets. An image
+// without a prediction has the keys `file` and `error` only.
 std::unique_ptr<PredictionText> json_lines(int64_t top);
 
 // A header line, then a line per example (RFC 4180). The columns are file; label and label_name if

@@ -4,6 +4,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/config/load_config.h"
 #include "lib/model/init.h"
+#include "lib/optim/param_groups.h"
 #include "lib/predict/predict_model.h"
 #include "lib/predict/trained_parts.h"
 #include "lib/train/start.h"
@@ -35,8 +36,8 @@ BadStep read_examples_again(const Restored& before, const nlohmann::json& bad_st
   const Recipe recipe(config, before.meta.value("synthetic", false), /*meta=*/true, Group::single(),
                       c10::kCPU, 0, classes_of(before));
   const int64_t step = before.step + 1;
-  const int64_t shift =
-      before.meta.at("position").get<int64_t>() - before.step * recipe.length.batch_size;
+  const int64_t seen = before.step * recipe.length.batch_size;
+  const int64_t shift = before.meta.value("position", seen) - seen;
   BadStep bad = bad_step(recipe, step, bad_step_meta.at("reason").get<std::string>(),
                          whole_batch(recipe, step, shift), shift);
   if (bad.examples != bad_step_meta.at("examples").get<std::vector<std::string>>()) {
@@ -72,6 +73,7 @@ BadStep replay_step(const std::string& folder) {
   throw_problems(config);
   init_parameters(*parts.model, 0, std::nullopt);
   copy_weights(before, /*ema=*/false, *parts.model);
+  freeze_parameters(config, *parts.model);
   const nlohmann::json& about = meta.at("bad_step");
   BadStep bad = about.value("batch", std::string()).empty() ? read_examples_again(before, about)
                                                             : read_batch(folder, before, about);

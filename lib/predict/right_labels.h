@@ -14,7 +14,7 @@ namespace bv {
 class RightLabels {
  public:
   // For data without an evaluator: the labels are in the feature `label`. Reads `task_kw` of the
-  // config. `numbers`: they are numbers to predict, not classes. Records problems with the config.
+  // config. `numbers`: they are regression targets, not classes. Records problems with the config.
   RightLabels(const Config& config, bool numbers);
   // Reads `label_key`, `multilabel` and `threshold` of an evaluator and `task_kw` of its config.
   // `pp`: the evaluator's pp_fn. Records problems with the config.

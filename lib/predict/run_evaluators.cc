@@ -42,7 +42,7 @@ void refuse_synthetic(const Restored& from) {
   if (!from.meta.value("synthetic", false)) return;
   throw Error(
       Exit::usage, from.folder,
-      "is of a run with --synthetic, but its config names real data; it cannot be evaluated");
+      "belongs to a run with --synthetic, but its config names real data; it cannot be evaluated");
 }
 
 // The length of the run, from which the evaluators' keys are read.
@@ -57,13 +57,15 @@ RunLength length_of(const Config& config, const nlohmann::json& meta) {
   return length;
 }
 
-// Returns the config of the checkpoint's run. If there is a request.config, its evaluators replace
-// the run's. All messages then name that file, even for keys that come from the run.
-Config evaluation_config(const EvaluateRequest& request, const Restored& checkpoint) {
+// Returns the config of the checkpoint's run with the evaluators of request.config or, without one,
+// of `with_evals`. If they replace the checkpoint's own, all messages name their file, even for
+// keys that come from the checkpoint.
+Config evaluation_config(const EvaluateRequest& request, const Restored& checkpoint,
+                         const Restored& with_evals) {
   std::string keys = run_config(checkpoint);
-  const std::string name =
-      request.config.empty() ? checkpoint.folder + "/" + kManifestName : request.config;
-  if (!request.config.empty()) {
+  const bool from_file = !request.config.empty();
+  const std::string name = from_file ? request.config : with_evals.folder + "/" + kManifestName;
+  if (from_file || with_evals.folder != checkpoint.folder) {
     // Members are joined as text, so that keys keep their order and numbers their spelling.
     std::vector<std::string> members;
     const auto add = [&](const Config& from, bool evaluation) {
@@ -73,7 +75,9 @@ Config evaluation_config(const EvaluateRequest& request, const Restored& checkpo
       }
     };
     add(parse_config_json(keys, name), false);
-    add(load_config(request.config, {}), true);
+    add(from_file ? load_config(request.config, {})
+                  : parse_config_json(run_config(with_evals), name),
+        true);
     keys = "{" + join(members, ", ") + "}";
   }
   return parse_config_json(keys, name, request.overrides);
@@ -83,26 +87,29 @@ Config evaluation_config(const EvaluateRequest& request, const Restored& checkpo
 
 void check_overrides(const EvaluateRequest& request) {
   const Pattern used(
-      "(evals|batch_size_eval|compute_threads|precision|input\\.(threads|batch_size|max_pixels))"
+      "(evals|batch_size_eval|best|compute_threads|precision|input\\.(threads|batch_size|max_"
+      "pixels))"
       "(\\..*)?");
   for (const Override& each : request.overrides) {
     if (used.matches(each.key)) continue;
-    throw Error(Exit::usage, each.origin,
-                "has no effect on an evaluation; it uses evals.*, batch_size_eval, precision, "
-                "compute_threads, input.batch_size, input.max_pixels and input.threads");
+    throw Error(
+        Exit::usage, each.origin,
+        "has no effect on an evaluation; it uses evals.*, batch_size_eval, best, precision, "
+        "compute_threads, input.batch_size, input.max_pixels and input.threads");
   }
 }
 
 std::string evaluators_of(const EvaluateRequest& request, const Restored& from) {
-  return evaluation_config(request, from).section("evals").json() + "\n";
+  return evaluation_config(request, from, from).section("evals").json() + "\n";
 }
 
 bool keeps_best(const EvaluateRequest& request, const Restored& from) {
-  return has_best_by_eval(evaluation_config(request, from));
+  return has_best_by_eval(evaluation_config(request, from, from));
 }
 
-RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& from)
-    : config_(evaluation_config(request, from)),
+RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& from,
+                             const Restored& with_evals, bool with_best)
+    : config_(evaluation_config(request, from, with_evals)),
       threads_(compute_threads_of(config_, from)),
       device_(request.device),
       precision_(
@@ -115,6 +122,8 @@ RunEvaluators::RunEvaluators(const EvaluateRequest& request, const Restored& fro
   init_parameters(*model_, 0, std::nullopt);
   move_to(device_, *model_);
   read_jobs(from, parts.env);
+  if (with_best) best_ = read_best_by_eval(config_, jobs_);
+  throw_problems(config_);
   finish_reading(config_, {"best", "early_stop"});
   log_warnings(config_);
 }
@@ -123,6 +132,7 @@ std::string RunEvaluators::evals() const {
   auto all = nlohmann::ordered_json::parse(config_.section("evals").json());
   const auto arguments = nlohmann::ordered_json::parse(config_.section("task_kw").json());
   const bool other_delta = arguments.contains("delta") && arguments.at("delta") != 1;
+  for (const auto& [name, content] : contents_) all[name][kContentOfData] = content;
   for (const EvalJob& job : jobs_) {
     if (!job.evaluator->follows_loss()) continue;
     auto& loss = all[job.name][kLossOfRun] = {{"loss", loss_}};
@@ -174,11 +184,14 @@ void RunEvaluators::read_jobs(const Restored& from, const ModelEnv& env) {
   }
   throw_problems(config_);
   std::map<std::string, EvalExamples> examples;
-  for (const EvalJob& job : jobs_)
-    examples[job.name] = {job.evaluator->examples(), job.evaluator->content()};
+  for (const EvalJob& job : jobs_) {
+    const EvalExamples& each =
+        examples[job.name] = {job.evaluator->examples(), job.evaluator->content()};
+    if (each.content == 0) continue;
+    contents_[job.name] =
+        fmt::format("{}-{:016x}-{:016x}", each.count, job.evaluator->fingerprint(), each.content);
+  }
   for (const std::string& line : other_examples(from, config_, examples)) log::warn("{}", line);
-  best_ = read_best_by_eval(config_, jobs_);
-  throw_problems(config_);
 }
 
 void RunEvaluators::run_job(EvalJob& job, const Restored& checkpoint, EvalContext context,

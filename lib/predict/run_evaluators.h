@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,16 +41,20 @@ bool keeps_best(const EvaluateRequest& request, const Restored& from);
 
 class RunEvaluators {
  public:
-  // Builds the model of the checkpoint's run and its evaluators, or those of request.config, and
-  // opens their data. Sets the number of compute threads to that of the run. `from` need not have
-  // tensors. Throws Error(Exit::usage), also if the run had generated data, or if the model cannot
-  // take the images of an evaluator.
-  RunEvaluators(const EvaluateRequest& request, const Restored& from);
+  // Builds the model of the checkpoint's run and the evaluators of `with_evals`, a checkpoint of
+  // the same run, or those of request.config, and opens their data. Sets the number of compute
+  // threads to that of the run. The checkpoints need not have tensors. Throws Error(Exit::usage),
+  // also if the run had generated data, or if the model cannot take the images of an evaluator.
+  // `with_best`: read `best` too.
+  RunEvaluators(const EvaluateRequest& request, const Restored& from, const Restored& with_evals,
+                bool with_best);
 
   // Returns the evaluators as JSON. Those that measure with the loss of the run hold it as
-  // kLossOfRun.
+  // kLossOfRun, and those that can identify their data hold that as kContentOfData.
   std::string evals() const;
-  // Returns the series of `best` with `by: eval`.
+  // Returns the config from which they were built.
+  const Config& config() const { return config_; }
+  // Returns the series of `best` with `by: eval`; none if they were not read.
   const std::vector<BestSeries>& best() const { return best_; }
   // Copies the weights of a checkpoint of the run into the model and adds the metrics of all
   // evaluators to the current row of `metrics`. `folder` is where an evaluator may write files. It
@@ -70,7 +75,8 @@ class RunEvaluators {
   const SpinThrottle throttle_{threads_};
   std::shared_ptr<Model> model_;
   std::unique_ptr<Task> task_;
-  std::string loss_;  // of the run
+  std::string loss_;                             // of the run
+  std::map<std::string, std::string> contents_;  // kContentOfData, by evaluator
   std::vector<EvalJob> jobs_;
   std::vector<BestSeries> best_;
   MetricOwners metric_owners_;

@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// While a process holds the run's lock, DONE and result.json do not count: they are those of an
-// earlier start, which the process continues, or the process is about to end.
+// While a process holds the run's lock, this class ignores DONE and result.json. Either they are
+// left from an earlier start that the process continues, or the process is about to end.
 class RunWatch {
  public:
   // `run` must outlive this object. `patience`: the seconds in which a run that has failed or was

@@ -11,7 +11,7 @@
 namespace bv {
 
 struct TrainedParts {
-  std::shared_ptr<Model> model;  // with the task's buffers; its weights are not initialised
+  std::shared_ptr<Model> model;  // with the task's buffers; its weights are not initialized
   std::unique_ptr<Task> task;
   ModelEnv env;  // what the model was built for
 };

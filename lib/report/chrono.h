@@ -28,8 +28,8 @@ class Chrono {
     int64_t examples_before = 0;
     int num_devices = 1;
     std::string device_kind;  // for core_hours_<kind>, e.g. "cpu"
-    // For `mfu`, model FLOPs utilisation (Chowdhery et al. 2022, PaLM, appendix B): the FLOPs of
-    // forward and backward of one example, without rematerialisation, as a fraction of the peak
+    // For `mfu`, model FLOPs utilization (Chowdhery et al. 2022, PaLM, appendix B): the FLOPs of
+    // forward and backward of one example, without rematerialization, as a fraction of the peak
     // FLOPs of a device. Not measured if either is 0.
     std::function<double()> example_flops;
     double peak_flops = 0;  // of a device, per second

@@ -11,7 +11,7 @@ namespace bv::console {
 // drop, write() does not wait at all, until standard error takes text again. The first text after
 // that begins with a warning that counts the missing lines. It names `log_file`, which has the
 // lines of the log; "": no file has them. Call this only if the text is also written elsewhere, or
-// if waiting would do more harm than the lost text.
+// if waiting would do more harm than losing the text.
 void drop_when_stalled(const std::string& log_file = "");
 
 // Writes `text`. Without drop_when_stalled() it waits until all of the text is written. If only a

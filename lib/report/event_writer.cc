@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "lib/report/append.h"
+#include "lib/report/event_files.h"
 #include "lib/util/crc32c.h"
 #include "lib/util/file.h"
 #include "lib/util/host.h"
@@ -27,7 +28,6 @@ using protobuf::put_double;
 using protobuf::put_float;
 using protobuf::put_integer;
 
-constexpr std::string_view kPrefix = "events.out.tfevents.";
 constexpr int64_t kLatestSeconds = 9'999'999'998;  // 10 digits, so that names sort like numbers
 
 // Field numbers of tensorflow.Event, Summary, Summary.Value and SessionLog.
@@ -63,9 +63,9 @@ int64_t newest_in(const std::string& dir) {
   for (Entries entry(dir, error), none; !error && entry != none; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     int64_t seconds = 0;
-    if (name.rfind(kPrefix, 0) != 0) continue;
+    if (name.rfind(kEventFilePrefix, 0) != 0) continue;
     const auto [end, failure] =
-        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), seconds);
+        std::from_chars(name.data() + kEventFilePrefix.size(), name.data() + name.size(), seconds);
     if (failure != std::errc() || *end != '.' || seconds > kLatestSeconds) continue;
     newest = std::max(newest, seconds);
   }
@@ -78,7 +78,7 @@ std::string new_file(const std::string& dir) {
   const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count();
-  return fmt::format("{}/{}{:010}.{}.{}", dir, kPrefix, std::max(now, newest_in(dir) + 1),
+  return fmt::format("{}/{}{:010}.{}.{}", dir, kEventFilePrefix, std::max(now, newest_in(dir) + 1),
                      host_name(), getpid());
 }
 

@@ -16,7 +16,8 @@ class EventWriter {
   // Creates `dir` and in it the file events.out.tfevents.<seconds>.<host>.<pid>. TensorBoard reads
   // the files of a folder in the order of their names, so <seconds> is the current time, but
   // greater than that of every file there. With purge_step >= 0 the file tells TensorBoard to
-  // forget what earlier files hold at steps >= purge_step. Throws Error(Exit::storage).
+  // forget what earlier files hold at steps >= purge_step: a TensorBoard that is open may have read
+  // points that drop_events() has removed since. Throws Error(Exit::storage).
   EventWriter(const std::string& dir, int64_t purge_step);
 
   // Adds a value, which is stored as float32, to a buffer.

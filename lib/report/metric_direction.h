@@ -10,8 +10,8 @@ enum class Direction { up, down, none };
 // Returns which values of a metric are better: `up` for "test/prec@1" or "a/cars_10shot-seed-1",
 // `down` for "training_loss" or "val/ece", `none` for a metric without a better direction, such as
 // "epoch", "img/sec/core" or a name that this function does not know. Only the part after the last
-// '/' counts, because the part before it is a user's name of an evaluator. Of several words that
-// imply something the last one counts, because a user's prefix may end without a '/': "mae_prec@1".
+// '/' counts, because the part before it is a user's name of an evaluator. If several words imply a
+// direction, the last one counts, because a user's prefix may end without a '/': "mae_prec@1".
 Direction metric_direction(std::string_view name);
 
 // Whether the metric is a fraction of correct answers, so that 1 is perfect and 1 - value is an

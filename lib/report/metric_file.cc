@@ -3,76 +3,67 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "lib/report/log.h"
+#include "lib/report/metric_row.h"
 #include "lib/util/error.h"
 #include "lib/util/file.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/regular_file.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
-std::optional<double> read_number(const nlohmann::json& value) {
-  if (value.is_number()) return value.get<double>();
-  if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (value == "inf") return std::numeric_limits<double>::infinity();
-  if (value == "-inf") return -std::numeric_limits<double>::infinity();
-  return std::nullopt;
-}
-
-struct StepRow {
-  int64_t step = 0;
-  Row row;
+struct FileLine {
+  std::string_view text;  // with its line feed
+  int64_t number = 0;     // from 1
+  size_t offset = 0;      // of its first byte in the file
 };
 
-std::optional<StepRow> read_row(std::string_view line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto step = json.find("step");
-  if (step == json.end() || !step->is_number_integer()) return std::nullopt;
-  StepRow result{step->get<int64_t>(), {}};
-  if (result.step < 0) return std::nullopt;  // negative, or too large for 63 bits
-  for (const auto& [name, value] : json.items()) {
-    if (name == "step") continue;
-    const std::optional<double> number = read_number(value);
-    if (!number) return std::nullopt;
-    result.row.emplace_back(name, *number);
-  }
-  return result;
-}
-
-// Calls `each` for every line of a file, with its line feed and its number, from 1. Ignores an
-// incomplete last line, which a killed run leaves. Shows the progress in a large file.
-void for_each_line(const std::string& file, std::string_view content,
-                   const std::function<void(std::string_view line, int64_t number)>& each) {
-  constexpr size_t kLarge = size_t{64} << 20;  // takes a few seconds
-  constexpr int64_t kLines = 1000;             // between two displays
-  const bool large = content.size() >= kLarge;
-  const std::string size = human_bytes(static_cast<double>(content.size()));
+// Calls `each` for every line of a file, which is not held in memory as a whole. Ignores an
+// incomplete last line, which a killed run leaves. Shows the progress in a large file. Returns the
+// number of bytes in the file.
+size_t for_each_line(const std::string& name, const std::function<void(const FileLine&)>& each) {
+  constexpr size_t kChunk = size_t{1} << 20;
+  constexpr size_t kLarge = size_t{256} << 20;  // takes a few seconds
+  const RegularFile file(name);
+  const std::string size = human_bytes(static_cast<double>(file.size()));
+  std::string buffer;
+  size_t begin = 0;  // of the buffer, in the file
   int64_t number = 0;
-  size_t begin = 0;
-  for (size_t end = 0; (end = content.find('\n', begin)) != std::string_view::npos;) {
-    each(content.substr(begin, end + 1 - begin), ++number);
-    begin = end + 1;
-    if (large && number % kLines == 0) {
+  while (true) {
+    const size_t had = buffer.size();
+    buffer.resize(had + kChunk);
+    buffer.resize(had + file.read(buffer.data() + had, kChunk, begin + had));
+    if (buffer.size() == had) break;
+    size_t line = 0;
+    for (size_t end = buffer.find('\n', had); end != std::string::npos;
+         end = buffer.find('\n', line)) {
+      each({std::string_view(buffer).substr(line, end + 1 - line), ++number, begin + line});
+      line = end + 1;
+    }
+    buffer.erase(0, line);
+    begin += line;
+    if (file.size() >= kLarge) {
       log::progress(
-          fmt::format("{}: {} of {} read", file, human_bytes(static_cast<double>(begin)), size));
+          fmt::format("{}: {} of {} read", name, human_bytes(static_cast<double>(begin)), size));
     }
   }
-  if (large) log::clear_progress();
+  if (file.size() >= kLarge) log::clear_progress();
+  return begin + buffer.size();
 }
+
+bool is_absent(const std::string& file) { return !file_exists(file) && errno == ENOENT; }
 
 // A line with a row, and the step of the row. The row itself is not kept: a long run has many.
 struct RowLine {
   int64_t step = 0, number = 0;  // of the line, from 1
-  std::string_view text;         // with its line feed
+  size_t offset = 0, size = 0;   // of the line in the file, with its line feed
 };
 
 // Returns the longest sequence of rows with ascending steps, by patience sorting (Fredman 1975). Of
@@ -102,26 +93,28 @@ struct FoundRows {
   std::vector<RowLine> rows;
   std::vector<int64_t> damaged;  // numbers of the lines without a row, or with one out of order
   bool ascending = true;         // the steps of the rows
+  size_t bytes = 0;              // of the file
   History history;               // of the rows; complete only if their steps ascend
 };
 
 // Finds the rows up to `last_step`. Ignores rows of later steps, except that such a row counts as
 // damaged if a row up to `last_step` follows it.
-FoundRows find_rows(const std::string& file, std::string_view content, int64_t last_step) {
+FoundRows find_rows(const std::string& file, int64_t last_step) {
   FoundRows found;
+  MetricRowReader reader;
   std::vector<int64_t> later;  // lines with a row after last_step
-  for_each_line(file, content, [&](std::string_view line, int64_t number) {
-    const std::optional<StepRow> row = read_row(line);
-    if (!row) {
-      found.damaged.push_back(number);
-    } else if (row->step > last_step) {
-      later.push_back(number);
+  found.bytes = for_each_line(file, [&](const FileLine& line) {
+    const std::optional<int64_t> step = reader.read(line.text);
+    if (!step) {
+      found.damaged.push_back(line.number);
+    } else if (*step > last_step) {
+      later.push_back(line.number);
     } else {
       found.damaged.insert(found.damaged.end(), later.begin(), later.end());
       later.clear();
-      if (!found.rows.empty() && row->step <= found.rows.back().step) found.ascending = false;
-      found.rows.push_back({row->step, number, line});
-      if (found.ascending) found.history.add(row->step, row->row);
+      if (!found.rows.empty() && *step <= found.rows.back().step) found.ascending = false;
+      found.rows.push_back({*step, line.number, line.offset, line.text.size()});
+      if (found.ascending) found.history.add(*step, reader.row());
     }
   });
   std::sort(found.damaged.begin(), found.damaged.end());
@@ -129,7 +122,7 @@ FoundRows find_rows(const std::string& file, std::string_view content, int64_t l
 }
 
 // Drops the rows that break the ascending order of steps, and records their lines as damaged.
-void put_in_order(FoundRows& found) {
+void put_in_order(FoundRows& found, std::string_view content) {
   const std::vector<RowLine> all = std::exchange(found.rows, longest_ascending(found.rows));
   auto kept = found.rows.begin();
   for (const RowLine& row : all) {
@@ -140,19 +133,42 @@ void put_in_order(FoundRows& found) {
   }
   std::sort(found.damaged.begin(), found.damaged.end());
   found.history = {};
-  for (const RowLine& row : found.rows) found.history.add(row.step, read_row(row.text)->row);
+  MetricRowReader reader;
+  for (const RowLine& row : found.rows) {
+    reader.read(content.substr(row.offset, row.size));
+    found.history.add(row.step, reader.row());
+  }
 }
 
-// Returns the text of the rows. It is the beginning of `content` unless there are damaged lines;
-// then it is put together in `joined`. So a long file is not copied.
-std::string_view text_of(const FoundRows& found, std::string_view content, std::string& joined) {
-  if (found.rows.empty()) return {};
-  if (found.damaged.empty()) {
-    const std::string_view last = found.rows.back().text;
-    return content.substr(0, static_cast<size_t>(last.data() - content.data()) + last.size());
+// Returns the number of bytes at the beginning of the file that are exactly the rows; nullopt if
+// there are damaged lines between them.
+std::optional<size_t> leading_bytes(const FoundRows& found) {
+  if (found.rows.empty()) return 0;
+  if (!found.damaged.empty()) return std::nullopt;
+  return found.rows.back().offset + found.rows.back().size;
+}
+
+// Removes everything but the rows from the file. Also completes `found` if they are not in order.
+void keep_only_rows(const std::string& file, int64_t last_step, FoundRows& found) {
+  const MappedFile mapped(file);
+  const std::string_view content(reinterpret_cast<const char*>(mapped.bytes().data()),
+                                 std::min(found.bytes, mapped.bytes().size()));
+  if (!found.ascending) put_in_order(found, content);
+  if (!found.damaged.empty() && last_step >= 0) {
+    const std::string aside = put_aside(file, content);
+    log::warn(
+        "{}:{}: {} damaged: no metric row, or not in the order of steps; the other rows stay, and "
+        "the original file is {}",
+        file, found.damaged.front(),
+        found.damaged.size() == 1 ? "this line is"
+                                  : fmt::format("{} lines from here on are", found.damaged.size()),
+        aside);
   }
-  for (const RowLine& row : found.rows) joined += row.text;
-  return joined;
+  if (const auto bytes = leading_bytes(found))
+    return write_file_atomically(file, content.substr(0, *bytes));
+  std::string joined;
+  for (const RowLine& row : found.rows) joined += content.substr(row.offset, row.size);
+  write_file_atomically(file, joined);
 }
 
 }  // namespace
@@ -166,47 +182,35 @@ std::string row_text(int64_t step, const Row& row) {
 }
 
 RestoredRows restore_rows(const std::string& file, int64_t last_step) {
-  std::optional<std::string> content;
+  if (is_absent(file)) return {};
+  FoundRows found;
   try {
-    content = read_file_if_any(file);
+    found = find_rows(file, last_step);
+    if (!found.ascending || leading_bytes(found) != found.bytes)
+      keep_only_rows(file, last_step, found);
   } catch (const Error& error) {
     // Otherwise the run would write rows that already exist.
     throw Error(Exit::storage, error.where(), error.message());
   }
-  if (!content) return {};
-  FoundRows found = find_rows(file, *content, last_step);
-  if (!found.ascending) put_in_order(found);
   RestoredRows restored{{}, std::move(found.history)};
   for (const RowLine& row : found.rows) restored.steps.push_back(row.step);
-  std::string joined;
-  const std::string_view kept = text_of(found, *content, joined);
-  if (kept.size() == content->size()) return restored;
-  if (!found.damaged.empty() && last_step >= 0) {
-    const std::string aside = put_aside(file, *content);
-    log::warn(
-        "{}:{}: {} damaged: no metric row, or not in the order of steps; the other rows stay, and "
-        "the original file is {}",
-        file, found.damaged.front(),
-        found.damaged.size() == 1 ? "this line is"
-                                  : fmt::format("{} lines from here on are", found.damaged.size()),
-        aside);
-  }
-  write_file_atomically(file, kept);
   return restored;
 }
 
 void for_each_row(const std::string& file,
                   const std::function<void(int64_t step, const Row&)>& each) {
-  const std::string content = read_file_if_any(file).value_or("");
-  for_each_line(file, content, [&](std::string_view line, int64_t /*number*/) {
-    if (const auto row = read_row(line)) each(row->step, row->row);
+  if (is_absent(file)) return;
+  MetricRowReader reader;
+  for_each_line(file, [&](const FileLine& line) {
+    if (const auto step = reader.read(line.text)) each(*step, reader.row());
   });
 }
 
 std::optional<int64_t> last_row_step(const std::string& file) {
   constexpr size_t kFirstRead = size_t{64} << 10;
-  if (!file_exists(file) && errno == ENOENT) return std::nullopt;
+  if (is_absent(file)) return std::nullopt;
   const RegularFile opened(file);
+  MetricRowReader reader;
   // Reads the end of the file, and more of it until there is a whole row.
   for (size_t bytes = std::min(kFirstRead, opened.size());;
        bytes = std::min(4 * bytes, opened.size())) {
@@ -220,7 +224,7 @@ std::optional<int64_t> last_row_step(const std::string& file) {
           rest.size() < 2 ? std::string_view::npos : rest.rfind('\n', rest.size() - 2);
       if (before == std::string_view::npos && begin > 0) break;  // the line may begin earlier
       const size_t start = before == std::string_view::npos ? 0 : before + 1;
-      if (const auto row = read_row(rest.substr(start))) return row->step;
+      if (const auto step = reader.read(rest.substr(start))) return step;
       rest = rest.substr(0, start);
     }
     if (begin == 0) return std::nullopt;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lib/report/append.h"
+#include "lib/report/event_files.h"
 #include "lib/report/event_writer.h"
 #include "lib/report/log.h"
 #include "lib/report/metric_file.h"
@@ -145,9 +146,10 @@ class MetricWriter::Impl {
     history_ = std::move(restored.history);
     if (!options_.measured_anew.empty()) take_extremes_anew();
     rows_file_.reopen();  // the file may have been replaced
-    if (!options_.tensorboard_dir.empty()) {
-      events_.emplace(options_.tensorboard_dir, first > 0 && had_row(first) ? first + 1 : first);
-    }
+    if (options_.tensorboard_dir.empty()) return;
+    const int64_t forgotten = first > 0 && had_row(first) ? first + 1 : first;
+    drop_events(options_.tensorboard_dir, forgotten);
+    events_.emplace(options_.tensorboard_dir, forgotten);
   }
 
   // After a restart that changed what a metric measures, its extremes come from later rows only.

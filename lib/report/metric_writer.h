@@ -50,8 +50,9 @@ class MetricWriter {
     Facts facts;                 // where the run comes from, for the report
     double steps_per_epoch = 0;  // for the chart of the loss per epoch; 0 if unknown
     EarlierTime earlier;         // for the wall time in the report
-    // Rows after this step, which a killed run has left, are dropped when the file is opened. 0
-    // drops all rows: the run starts from the beginning and writes its own row for step 0.
+    // Rows after this step, which a killed run has left, are dropped when the file is opened, and
+    // so are their points in TensorBoard's files. 0 drops all rows: the run starts from the
+    // beginning and writes its own row for step 0.
     int64_t first_step = 0;
     // Whether measure() adds to the log file of this process. Ranks measure nearly the same.
     bool logged = true;

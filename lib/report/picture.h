@@ -18,7 +18,7 @@ struct LoggedImages {
   std::vector<Picture> images;
 };
 
-// Returns the picture with both sides divided by the smallest whole number that makes them at most
+// Returns the picture with both sides divided by the smallest integer that makes them at most
 // `most_side`. Each pixel is the mean of those that it replaces.
 Picture shrunk(const Picture& from, int64_t most_side);
 

@@ -115,6 +115,10 @@ std::vector<std::string> closing_lines(const RunResult& result) {
     lines.push_back(fmt::format("Best checkpoint: {} (step {}, {} {})", best.checkpoint,
                                 human_count(best.step), best.metric, short_number(best.value)));
   }
+  for (const RunResult::NoBest& none : result.no_best) {
+    lines.push_back(
+        fmt::format("No {}: {} was never a finite number", none.checkpoint, none.metric));
+  }
   if (result.failed_saves > 0) {
     lines.push_back(fmt::format(
         "Checkpoints that could not be written: {} (see the warnings above)", result.failed_saves));

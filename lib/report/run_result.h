@@ -41,6 +41,11 @@ struct RunResult {
     std::string checkpoint;  // absolute path
   };
   std::vector<Best> best_checkpoints;
+  // The other checkpoints of that key whose metric was measured, but never finite.
+  struct NoBest {
+    std::string metric, checkpoint;
+  };
+  std::vector<NoBest> no_best;
   int64_t failed_saves = 0;    // checkpoints of this start that could not be written
   int64_t left_out_saves = 0;  // those that were left out, because they were due too often
 };

@@ -1,5 +1,5 @@
-// skipped.jsonl: the examples that a run has left out because of skip_errors, each listed at the
-// step at which it was first left out.
+// skipped.jsonl: the examples that a run has skipped because of skip_errors, each listed at the
+// step at which it was first skipped.
 //
 //   {"data": "input", "step": 3, "example": "train/cat/17.jpg", "reason": "truncated JPEG"}
 //

@@ -90,6 +90,14 @@ std::vector<double> read_class_weights(const Config& config, const TaskEnv& env)
   if (!beta_fits)
     config.problem("class_weights_beta",
                    fmt::format("must be at least 0 and below 1, got {}", beta));
+  if (config.is_map("class_weights")) {
+    config.mark_read("class_weights");
+    const std::string count = env.num_classes > 0 ? fmt::format("{} ", env.num_classes) : "";
+    config.fail("class_weights",
+                fmt::format("expected balanced, effective or a list of {}numbers in the order of "
+                            "the classes, got a mapping",
+                            count));
+  }
   if (config.is_list("class_weights")) return listed_weights(config, env.num_classes);
   const auto word = config.maybe<std::string>("class_weights");
   if (beta != kBeta && word != "effective" && beta_fits)

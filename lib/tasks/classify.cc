@@ -14,6 +14,7 @@
 #include "lib/model/constant.h"
 #include "lib/model/loss.h"
 #include "lib/tasks/class_weights.h"
+#include "lib/tasks/sliced_labels.h"
 #include "lib/tasks/task.h"
 #include "lib/util/text.h"
 
@@ -24,13 +25,13 @@ const KeyTable classify_keys(
     "task_kw: classify",
     {"Trains the model to assign images to classes. Each example must have a float `image` and "
      "`labels`, one number per class, as made by the op `onehot`. With `loss: sigmoid_xent` an "
-     "image may have several classes or none. It minimises the `loss`, with `label_smoothing` in "
+     "image may have several classes or none. It minimizes the `loss`, with `label_smoothing` in "
      "training only.",
      "class_weights: balanced"},
     {{"multilabel", "bool", "false",
       "Whether an image may have several classes or none. The `loss` must then be `sigmoid_xent`, "
       "and labels must be within 0 and 1. Predictions are then independent probabilities of each "
-      "class. Give the evaluator `class_metrics` the same key."}},
+      "class, and the evaluator `class_metrics` has `multilabel: true` by default."}},
     kClassWeightKeys);
 
 [[noreturn]] void refuse_classify(const std::string& why) {
@@ -46,7 +47,7 @@ const at::Tensor& need_key(const Batch& batch, const char* key, const char* hint
 const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
   const at::Tensor& labels =
       need_key(batch, "labels",
-               "make them with onehot(C, key=\"label\", key_result=\"labels\") and name them in "
+               "make them with onehot(C, key=\"label\", key_result=\"labels\") and list them in "
                "keep(\"image\", \"labels\")");
   if (labels.scalar_type() != at::kFloat) {
     const std::string remedy =
@@ -58,10 +59,16 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
                                 dtype_name(labels.scalar_type()), shape_text(labels.sizes()),
                                 remedy));
   }
+  if (labels.dim() == 1 && logits.size(-1) == 1) {
+    refuse_classify(fmt::format(
+        "'labels' are one number per example, {}, but num_classes: 1 needs {}: add reshape([1], "
+        "key=\"labels\") to pp; or use num_classes: 2 and make them with onehot(2)",
+        shape_text(labels.sizes()), shape_text(logits.sizes())));
+  }
   if (labels.sizes() != logits.sizes()) {
     refuse_classify(
-        fmt::format("'labels' are {} but the model's logits are {}; is num_classes the "
-                    "number that onehot(...) has?",
+        fmt::format("'labels' are {} but the model's logits are {}; does num_classes equal the "
+                    "depth of onehot(...)?",
                     shape_text(labels.sizes()), shape_text(logits.sizes())));
   }
   return labels;
@@ -70,11 +77,11 @@ const at::Tensor& need_labels(const Batch& batch, const at::Tensor& logits) {
 // Losses in big_vision's utils.py that need inputs which this task's batches do not have.
 constexpr std::pair<const char*, const char*> kOthers[] = {
     {"weighted_softmax_xent",
-     "it needs class numbers and weights of every token of a sequence, which no task supplies; for "
-     "images of classes use softmax_xent or sigmoid_xent"},
+     "it needs the class number and weight of every token of a sequence, which no task supplies; "
+     "to classify images, use softmax_xent or sigmoid_xent"},
     {"bidirectional_contrastive_loss",
-     "it needs embeddings of images and of texts, which no task supplies; for images of classes "
-     "use softmax_xent or sigmoid_xent"},
+     "it needs embeddings of images and of texts, which no task supplies; to classify images, use "
+     "softmax_xent or sigmoid_xent"},
     {"mse", "it compares numbers; add task: regress"},
     {"l1", "it compares numbers; add task: regress"},
     {"huber", "it compares numbers; add task: regress"}};
@@ -87,12 +94,24 @@ std::unique_ptr<Loss> make_loss(const TaskEnv& env) {
   return Loss::Registry::make(env.loss_name, Config(), env.loss_place);
 }
 
+// Throws if the loss cannot change with the model's outputs.
+void check_one_output(const TaskEnv& env) {
+  if (env.num_classes != 1 || env.loss_name != "softmax_xent") return;
+  throw Error(
+      Exit::usage, env.loss_place,
+      "the softmax of one output is always 1, so loss: softmax_xent learns nothing with one "
+      "class; for two classes use num_classes: 2 with onehot(2), or one output with loss: "
+      "sigmoid_xent, task_kw: {multilabel: true} and labels (n, 1) of 0 and 1");
+}
+
 class Classify : public Task {
  public:
   Classify(const Config& config, const TaskEnv& env)
       : loss_(make_loss(env)),
         smoothing_(env.label_smoothing),
+        class_names_(env.class_names),
         multilabel_(config.get<bool>("multilabel", false)) {
+    check_one_output(env);
     const std::vector<double> weights = read_class_weights(config, env);
     if (!weights.empty()) weights_ = Constant(at::tensor(weights, at::kFloat));
     if (multilabel_ && env.loss_name != "sigmoid_xent") {
@@ -103,6 +122,12 @@ class Classify : public Task {
     if (config.has("class_weights") && env.loss_name != "softmax_xent")
       config.problem("class_weights",
                      fmt::format("needs loss: softmax_xent, not {}", env.loss_name));
+  }
+
+  void fit(Model&, const LabelledExamples& examples, const Example& first) const override {
+    const auto labels = first.find("labels");
+    if (multilabel_ && labels != first.end())
+      warn_of_absent_classes(examples, labels->second.numel(), class_names_);
   }
 
   // With multilabel, throws if a label is outside [0, 1]: the loss would have no lower bound.
@@ -145,10 +170,11 @@ class Classify : public Task {
 
  private:
   static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
-    return model.forward(need_key(batch, "image", "name it in keep(\"image\", ...)"), pass);
+    return model.forward(need_key(batch, "image", "list it in keep(\"image\", ...)"), pass);
   }
   std::unique_ptr<Loss> loss_;
   const double smoothing_;
+  const std::vector<std::string> class_names_;  // of the training data; may be empty
   const bool multilabel_;
   Constant weights_;  // (classes) float32; undefined if all classes have equal weight
 };

@@ -19,6 +19,7 @@
 #include "lib/input/ordered_work.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
+#include "lib/tasks/sliced_labels.h"
 #include "lib/tasks/task.h"
 #include "lib/util/text.h"
 
@@ -42,9 +43,6 @@ const KeyTable regress_keys(
       "With `loss: huber`, the error above which the loss is linear instead of quadratic. With "
       "`normalize_targets` it is in standard deviations."}});
 
-// Examples of each data set that show whether its pp leaves the labels alone.
-constexpr int64_t kCompared = 8;
-
 [[noreturn]] void refuse_regress(const std::string& why) {
   throw Error::in("regress", Exit::usage, why);
 }
@@ -54,7 +52,7 @@ const char* target_key(const Example& features) {
   for (const char* key : {"labels", "label"})
     if (features.contains(key)) return key;
   refuse_regress(fmt::format(
-      "a batch has no 'labels' and no 'label', only {}; name one in keep(\"image\", ...)",
+      "a batch has no 'labels' and no 'label', only {}; list one in keep(\"image\", ...)",
       names_of(features)));
 }
 
@@ -64,11 +62,10 @@ at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool name
   const char* key = target_key(batch);
   const at::Tensor& labels = batch.at(key);
   if (labels.scalar_type() != at::kFloat && named) {
-    refuse_regress(
-        fmt::format("'{}' is {}: the numbers of classes, which the training data names; use "
-                    "task: classify, or numbers to predict (csv: label: [COLUMN], image_folder: "
-                    "label: number)",
-                    key, dtype_name(labels.scalar_type())));
+    refuse_regress(fmt::format(
+        "'{}' is {}: these are class numbers, because the training data has class names; use task: "
+        "classify, or give regression targets (csv: label: [COLUMN], image_folder: label: number)",
+        key, dtype_name(labels.scalar_type())));
   }
   const at::Tensor numbers = labels.to(at::kFloat);
   const at::Tensor targets = numbers.dim() == 1 ? numbers.unsqueeze(1) : numbers;
@@ -107,37 +104,10 @@ class RunningSpread {
   double mean_ = 0, squares_ = 0, least_ = 0, most_ = 0;
 };
 
-// Whether pp leaves the labels of the examples from `begin` to `end` unchanged, judging by a few.
-bool labels_are_raw(const LabelledExamples& examples, const char* key, int64_t begin, int64_t end) {
-  const int64_t step = std::max<int64_t>((end - begin) / kCompared, 1);
-  for (int64_t i = begin; i < end; i += step) {
-    try {
-      const Example raw = examples.raw(i), computed = examples.computed(i);
-      const auto before = raw.find(key), after = computed.find(key);
-      if (before == raw.end() || after == computed.end()) return false;
-      if (!before->second.to(at::kFloat).equal(after->second.to(at::kFloat))) return false;
-    } catch (const Error& error) {
-      if (error.code() != Exit::data || examples.error_budget == 0) throw;
-    }
-  }
-  return true;
-}
-
-// Whether no data set has a pp that changes the labels. Labels can then be read without decoding
-// the images. An example that was not compared may still differ. The scale is then slightly off,
-// which is harmless: predictions are converted back with the same scale.
-bool labels_are_raw(const LabelledExamples& examples, const char* key) {
-  for (size_t p = 0; p < examples.parts.size(); ++p) {
-    const int64_t end = p + 1 < examples.parts.size() ? examples.parts[p + 1] : examples.size;
-    if (!labels_are_raw(examples, key, examples.parts[p], end)) return false;
-  }
-  return true;
-}
-
 // Adds the labels of an example. Throws if one is NaN or infinite, or if their number differs from
 // that of `spreads`.
 void add_labels(const Example& example, const char* key, const std::string& name,
-                std::vector<RunningSpread>& spreads) {
+                std::vector<RunningSpread>& spreads, std::vector<TargetOrder>& orders) {
   const auto found = example.find(key);
   if (found == example.end())
     throw Error(Exit::usage, name, fmt::format("has no '{}', unlike other examples", key));
@@ -152,6 +122,7 @@ void add_labels(const Example& example, const char* key, const std::string& name
     if (!std::isfinite(value))
       throw Error(Exit::usage, name, fmt::format("target {} of '{}' is {}", t, key, value));
     spreads[t].add(value);
+    orders[t].add(value);
   }
 }
 
@@ -161,9 +132,12 @@ struct ReadLabels {
   std::exception_ptr failure;  // an Error(Exit::data)
 };
 
+// Returns the spread of each target. Warns of slices of sorted rows.
 std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const char* key,
                                       int64_t targets) {
   std::vector<RunningSpread> spreads(static_cast<size_t>(targets));
+  std::vector<std::vector<TargetOrder>> orders(examples.parts.size(),
+                                               std::vector<TargetOrder>(spreads.size()));
   const bool raw = labels_are_raw(examples, key);
   if (!raw) {
     log::info("Preprocessing {} examples for the mean and standard deviation of their targets",
@@ -186,11 +160,14 @@ std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const ch
       if (++failed > examples.error_budget) std::rethrow_exception(one.failure);
       return;
     }
-    add_labels(one.example, key, examples.describe(i), spreads);
+    const auto part = std::upper_bound(examples.parts.begin(), examples.parts.end(), i) - 1;
+    add_labels(one.example, key, examples.describe(i), spreads,
+               orders[part - examples.parts.begin()]);
     log::progress(
         fmt::format("targets: {} of {} examples", human_count(i + 1), human_count(examples.size)));
   });
   log::clear_progress();
+  warn_of_sorted_targets(examples, orders);
   return spreads;
 }
 
@@ -269,7 +246,7 @@ class Regress : public Task {
  private:
   static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
     if (!batch.contains("image"))
-      refuse_regress("a batch has no 'image'; name it in keep(\"image\", ...)");
+      refuse_regress("a batch has no 'image'; list it in keep(\"image\", ...)");
     return model.forward(batch.at("image"), pass);
   }
 

@@ -58,6 +58,11 @@ struct LabelledExamples {
   std::function<Example(int64_t index)> computed;  // after input.pp
   std::function<std::string(int64_t index)> describe;
   int64_t error_budget = 0;  // how many examples may fail
+  // Of each data set: whether it is a slice of a split, such as train[:80%], in the order of the
+  // rows. Empty: none is.
+  std::vector<bool> sliced = {};
+  // Warns about the split of a data set. May be empty.
+  std::function<void(size_t part, const std::string& why)> warn_of_split = {};
 };
 
 // The losses that compare numbers, not classes: those of the task `regress`.

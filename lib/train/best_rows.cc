@@ -51,7 +51,8 @@ std::optional<BestPoint> missing_best(BestValue& best, const std::string& folder
   }
   if (better && found) {
     log::warn(
-        "{} is of step {} with {} {:g}, which has no row; it stays until a later step is better",
+        "{} belongs to step {} with {} {:g}, which has no row; it stays until a later step is "
+        "better",
         folder, found->step, watched.metric, found->value);
     best.restore({found->step, found->value});
     return std::nullopt;

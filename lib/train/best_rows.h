@@ -19,9 +19,9 @@ void add_rows(std::vector<BestValue>& values, const std::string& metrics_file,
               const std::function<int64_t(const WatchedMetric&)>& since = {});
 
 // Returns the best value of the rows if `folder`, the ckpt/best of the metric, has to be written:
-// it is missing, is of another value or, after a warning, its files are damaged (this reads all of
-// them). A sound checkpoint that is better than all rows stays, with a warning, and `best` takes
-// its value.
+// it is missing, belongs to another value or, after a warning, its files are damaged (this reads
+// all of them). An intact checkpoint that is better than all rows is kept, with a warning, and
+// `best` takes its value.
 std::optional<BestPoint> missing_best(BestValue& best, const std::string& folder);
 
 // Calls `write`, which makes `checkpoint` the best one in `folder`, at `point`. Warns if

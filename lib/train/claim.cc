@@ -46,6 +46,21 @@ std::optional<Restored> last_config(const Workdir& workdir, const Recipe& recipe
   return last;
 }
 
+// For a finished run: throws if a ckpt/best is the best by another metric, and warns if there is
+// none.
+void check_best_of_finished(const Selection& selection, const Workdir& workdir) {
+  check_metric_of_best(selection.best, workdir);
+  check_metric_of_best(selection.by_eval, workdir);
+  for (const BestSeries& series : selection.best) {
+    const std::string folder = workdir.ckpt().best(series.name);
+    if (file_exists(folder)) continue;
+    log::warn(
+        "{} does not exist, and a finished run looks for no best checkpoint; to find it, give "
+        "`bvtrain eval` a --config whose `best` has `by: eval`",
+        folder);
+  }
+}
+
 // Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so it must
 // tell them.
 template <class Work>
@@ -108,7 +123,9 @@ bool claim_workdir(Workdir& workdir, Trainer& trainer, const FoundRun& found, co
     const bool early =
         done && !done->early.empty() && !may_go_on(workdir, found.checkpoint, recipe, data);
     finished = at_end || early;
-    if (!finished) {
+    if (finished) {
+      check_best_of_finished(recipe.selection, workdir);
+    } else {
       check_best(recipe.selection, workdir);
       require_checkpoints(workdir);
     }

@@ -17,7 +17,7 @@ namespace bv {
 
 // Returns what a checkpoint's metadata records about the recipe's data, under the key `data`. It
 // hashes all names and labels, which takes about a second for ten million examples: a run calls it
-// once, at its start.
+// once, when it starts.
 nlohmann::json data_summary(const Recipe& recipe);
 // Returns how the examples of two summaries differ: one change of input.data or evals.<name>.data
 // for each data set.
@@ -39,8 +39,8 @@ struct EvalExamples {
 };
 // Returns a warning for each evaluator whose examples differ from those in the run of the
 // checkpoint, although no key that chooses them differs between the run's config and `config`.
-// Returns no warning if the run used synthetic data, or if the checkpoint is of an older version
-// that does not record the examples.
+// Returns no warning if the run used synthetic data, or if the checkpoint was written by an older
+// version that does not record the examples.
 std::vector<std::string> other_examples(const Restored& checkpoint, const Config& config,
                                         const std::map<std::string, EvalExamples>& evals);
 

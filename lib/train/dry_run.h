@@ -55,7 +55,7 @@ struct DryRunSummary {
 void warn_of_host(const std::function<void()>& check);
 
 // Checks a run and returns its summary. `workdir` is the run's, or null. Throws whatever the run
-// would throw at its start.
+// would throw when it starts.
 DryRunSummary dry_run(const Config& config, const Workdir* workdir, const DryRunOptions& options);
 
 }  // namespace bv

@@ -17,11 +17,11 @@ namespace {
 
 const KeyTable eval_job_keys(
     "evals.*",
-    {"An evaluator that measures the model, under a name of your choice: up to 64 letters, digits "
-     "and _ - . @ +, not beginning with a dot. With one of the keys `log_*` it runs before the "
-     "training, at intervals and after the last step. Without them only `bvtrain eval` runs it, or "
-     "a run that has no step to train. Its metrics are called `<name>/<metric>`, and the "
-     "evaluators of one step run in alphabetical order.",
+    {"Each entry of `evals` is an evaluator that measures the model. You choose its name: up to 64 "
+     "letters, digits and _ - . @ +, not beginning with a dot. With one of the keys `log_*` it "
+     "runs before the training, at intervals and after the last step. Without them only `bvtrain "
+     "eval` runs it, or a run that has no step to train. Its metrics are called `<name>/<metric>`, "
+     "and the evaluators of one step run in alphabetical order.",
      "type: classification\n"
      "data: {name: digits, split: test}\n"
      "pp_fn: value_range(-1, 1)|onehot(10, key=\"label\", key_result=\"labels\")|"
@@ -35,9 +35,11 @@ const KeyTable eval_job_keys(
       "classification"},
      {"log_{steps,examples,epochs,percent,seconds}", "float", "none",
       "Interval between two evaluations during training. Give it in one unit; `percent` is a "
-      "fraction of the whole run, from 0 to 1. The last step is always evaluated; an evaluation "
-      "that would fall within a quarter of an interval before the last step is skipped (not with "
-      "seconds). Without an interval, or with 0, only `bvtrain eval` runs the evaluator.",
+      "fraction of the whole run, from 0 to 1. The last step is always evaluated. If another "
+      "evaluation is due less than a quarter of an interval before the last step, it is skipped, "
+      "unless the interval is in seconds. Seconds count training time, without evaluations and "
+      "saves of checkpoints. Without an interval, or with 0, only `bvtrain eval` runs "
+      "the evaluator.",
       "1000"},
      {"pred", "'predict' | 'loss'", "predict",
       "What the evaluator gets for each example: with `predict` the model's outputs (logits), and "
@@ -109,6 +111,34 @@ void check_output(const Config& config, const EvalJob& job, const std::string& t
                                                    : "write pred: " + right));
 }
 
+// Compares an evaluator with the task of the run, whose outputs it would misunderstand. Records a
+// problem if the values can never mean anything, and a warning if they may.
+void check_task(const Config& config, const std::string& type, const EvalDefaults& defaults,
+                const RunLength& length) {
+  const char* const key = config.has("type") ? "type" : "";
+  const bool one_class = type == "classification" || type == "calibration";
+  if (type == "regression" && defaults.task == "classify") {
+    const char* const why =
+        "regression measures numbers, but the outputs of task: classify are logits of classes; to "
+        "predict numbers, use task: regress";
+    // Without training, the weights may be those of another program that predicts numbers.
+    if (length.no_training)
+      config.warn(key, why);
+    else
+      config.problem(key, why);
+  } else if (defaults.task == "regress" && (one_class || type == "class_metrics")) {
+    config.warn(key,
+                fmt::format("{} measures classes, but task: regress predicts numbers: it takes "
+                            "the target with the largest number for the class; use regression",
+                            type));
+  } else if (defaults.env.multilabel && one_class) {
+    config.warn(key, fmt::format("{} expects one class per image, but the task has multilabel: "
+                                 "true: images without a class do not count, and any class of an "
+                                 "image is right; use class_metrics",
+                                 type));
+  }
+}
+
 // Whether the evaluator may leave out broken examples. It then has the metric `errors`. This looks
 // at the key but does not mark it as read: an evaluator that has no such key must report it as
 // unknown.
@@ -117,8 +147,50 @@ bool may_skip_errors(const Config& config) {
   return config.has(key) && config.json(key) != "0" && config.json(key) != "false";
 }
 
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", printable(near));
+}
+
+// Warns of each null in `evals`: one that turned off an evaluator is no longer there. `names` are
+// those of the evaluators.
+void warn_of_nulls(const Config& evals, const std::vector<std::string>& names) {
+  for (const std::string& name : evals.keys()) {
+    if (evals.has(name)) continue;
+    evals.warn(name, fmt::format("null turns off the evaluator of this name, but there is none{}",
+                                 did_you_mean(name, names)));
+  }
+}
+
+// Whether evaluators have a mapping `key`.
+bool is_section_of_evaluators(std::string_view key) {
+  return std::any_of(key_tables().begin(), key_tables().end(), [&](const KeyTable& table) {
+    return (table.place == "evals.*" || table.place.starts_with("evals.*: ")) &&
+           std::any_of(table.keys.begin(), table.keys.end(), [&](const KeyText& row) {
+             return row.name == key && row.type.find("map") != std::string_view::npos;
+           });
+  });
+}
+
+// Records a problem if an evaluator has the path of a mapping of another one, as "val.data" has
+// next to "val": config.yaml could not tell them apart.
+void check_paths(const Config& evals, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+      const std::string other = name.substr(0, dot);
+      const std::string key = name.substr(dot + 1, name.find('.', dot + 1) - dot - 1);
+      if (std::find(names.begin(), names.end(), other) == names.end() ||
+          !is_section_of_evaluators(key))
+        continue;
+      evals.problem(name, fmt::format("cannot name an evaluator, because the evaluator '{}' has "
+                                      "the key '{}'; choose another name",
+                                      other, key));
+    }
+  }
+}
+
 EvalJob read_eval(const std::string& name, const Config& config, const EvalDefaults& defaults,
-                  const RunLength& length) {
+                  const RunLength& length, const std::vector<std::string>& names) {
   check_name(name, config);
   EvalJob job;
   job.name = name;
@@ -144,11 +216,19 @@ EvalJob read_eval(const std::string& name, const Config& config, const EvalDefau
   job.skips_errors = may_skip_errors(config);
   const std::string type = config.get("type", name.c_str());
   const std::vector<std::string> types = Evaluator::Registry::names();
-  if (!config.has("type") && std::find(types.begin(), types.end(), type) == types.end())
-    config.fail("", "has no 'type', such as classification");
+  if (!config.has("type") && std::find(types.begin(), types.end(), type) == types.end()) {
+    // --set of a misspelt evaluator makes a new one.
+    const Place place = config.place();
+    const bool made_by_set = place.line == 0 && place.key.empty();
+    std::vector<std::string> others = names;
+    std::erase(others, name);
+    config.fail("", fmt::format("has no 'type', such as classification{}",
+                                made_by_set ? did_you_mean(name, others) : ""));
+  }
   job.evaluator = Evaluator::Registry::make(
       type, config, config.place(config.has("type") ? "type" : ""), eval_env(name, defaults));
   check_output(config, job, type, defaults.predictions);
+  check_task(config, type, defaults, length);
   return job;
 }
 
@@ -158,10 +238,12 @@ void warn_of_random_ops(const Config& config) {
     if (!config.has(key)) continue;
     const std::vector<std::string> ops = Pipeline(config, key).random_ops();
     if (ops.empty()) continue;
-    config.warn(key, fmt::format("the results are those of randomly changed examples, because of "
-                                 "{}; evaluate without random ops, as by resize_small and "
-                                 "central_crop in place of a random crop",
-                                 join(ops, ", ")));
+    config.warn(
+        key,
+        fmt::format(
+            "this evaluator measures randomly augmented examples, because of {}; remove the random "
+            "ops, for example use resize_small and central_crop instead of a random crop",
+            join(ops, ", ")));
   }
 }
 
@@ -260,12 +342,17 @@ std::vector<EvalJob> read_evals(const Config& evals, const EvalDefaults& default
     evals.problem("", "an evaluator needs a name: write 'evals: {val: {type: ..., ...}}'");
     return jobs;
   }
-  for (const auto& item : evals.items()) {
+  const auto items = evals.items();
+  std::vector<std::string> names;
+  for (const auto& item : items) names.push_back(item.first);
+  warn_of_nulls(evals, names);
+  check_paths(evals, names);
+  for (const auto& item : items) {
     const std::string& name = item.first;
     const Config& config = item.second;
     const size_t problems = problem_count(evals);
     const bool built =
-        attempt(config, [&] { jobs.push_back(read_eval(name, config, defaults, length)); });
+        attempt(config, [&] { jobs.push_back(read_eval(name, config, defaults, length, names)); });
     if (problem_count(evals) == problems && defaults.classes_known) {
       warn_of_random_ops(config);
       continue;

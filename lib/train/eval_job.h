@@ -25,7 +25,7 @@ struct EvalJob {
   std::string prefix;         // of the metrics' names
   bool skip_first = false;    // does not run before the first step
   bool ema = false;           // evaluates the averaged weights
-  bool skips_errors = false;  // may leave out broken examples, and has the metric `errors`
+  bool skips_errors = false;  // may skip broken examples, and has the metric `errors`
   Tta tta;
   std::optional<Due> due;  // log_steps, log_seconds, ...; absent: training does not run it
   std::unique_ptr<Evaluator> evaluator;
@@ -35,6 +35,7 @@ struct EvalJob {
 // What the run gives to all its evaluators.
 struct EvalDefaults {
   EvalEnv env;           // without a name
+  std::string task;      // of the run; empty if it is not known
   bool has_ema = false;  // the run keeps averaged weights
   // Whether num_classes fits the training data. If not, labels seem to be out of range, so the
   // evaluators are not sound: only their data is opened.

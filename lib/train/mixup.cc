@@ -45,7 +45,7 @@ const KeyTable mixup_keys(
       "Has no effect and gives a warning. The random numbers of each step depend only on `seed` "
       "and the step."}});
 
-constexpr int64_t kWidth = 64;  // elements; GCC vectorises loops with a constant trip count
+constexpr int64_t kWidth = 64;  // elements; GCC vectorizes loops with a constant trip count
 
 // row = a row + b previous, over n elements.
 [[gnu::always_inline]] inline void mix_row(float* row, const float* previous, float a, float b,

@@ -18,6 +18,7 @@
 #include "lib/train/step/shape_check.h"
 #include "lib/train/training_labels.h"
 #include "lib/util/host.h"
+#include "lib/util/pattern.h"
 
 namespace bv {
 namespace {
@@ -48,6 +49,19 @@ std::vector<double> read_growth_ratios(const Config& config, const Recipe& recip
 bool images_travel_as_bytes(c10::Device device) {
   const char* value = std::getenv("BVTRAIN_BYTE_IMAGES");
   return value != nullptr ? std::string_view(value) == "1" : !device.is_cpu();
+}
+
+// Warns if `model_init` sets the biases that init_head_bias is for.
+void warn_of_loaded_biases(const Config& config, const StartFrom& start) {
+  const auto leaves_out = [](const std::string& pattern) {
+    return Pattern::name_problem(pattern).empty() && Pattern(pattern).matches("head/bias");
+  };
+  const std::vector<std::string>& patterns = start.dont_load.patterns;
+  if (!config.has("init_head_bias") || start.model_init.empty() || !start.resume.empty() ||
+      std::any_of(patterns.begin(), patterns.end(), leaves_out))
+    return;
+  config.warn("init_head_bias",
+              "has no effect, because `model_init` sets the biases of the last layer");
 }
 
 // Replaces a model that could not be built, so that the optimizer's keys are still checked.
@@ -90,7 +104,10 @@ EvalDefaults read_eval_defaults(const Config& config, int64_t batch_size) {
     config.problem("batch_size_eval", "must be positive");
     defaults.env.batch_size = batch_size;
   }
-  defaults.env.loss = config.get("loss", default_loss(config.get("task", "classify")));
+  defaults.task = config.get("task", "classify");
+  defaults.env.loss = config.get("loss", default_loss(defaults.task));
+  defaults.env.multilabel = defaults.task == "classify" && config.is_map("task_kw") &&
+                            config.section("task_kw").is_text("multilabel", "true");
   defaults.has_ema = config.has("ema");
   return defaults;
 }
@@ -119,7 +136,7 @@ Recipe::Recipe(const Config& from, bool synthetic, bool meta, Group& group, c10:
   throw_problems(config);
   if (meta) return;
   step_config_.image_normalization = image_normalization;
-  // The step is built last, because it initialises the parameters: a large model takes long.
+  // The step is built last, because it initializes the parameters: a large model takes long.
   step = std::make_unique<TrainStep>(*model, *task, std::move(step_config_), seed, precision, group,
                                      parameter_init(*model, seed, head_bias_), device);
   if (device.is_cuda())
@@ -195,6 +212,7 @@ void Recipe::read_length() {
 void Recipe::read_model(bool meta) {
   const bool named = attempt(config, [&] { model_name = config.get<std::string>("model_name"); });
   head_bias_ = config.maybe<double>("init_head_bias");
+  warn_of_loaded_biases(config, start);
   const Config keys = config.section("model");
   if (!named) return;
   const auto image = first_.find("image");
@@ -229,6 +247,7 @@ void Recipe::read_optimizer() {
   StepConfig options;
   const bool good =
       attempt(config, [&] { options = read_step(config, known_model, length, ranks.count); });
+  if (good) freeze_parameters(options.groups, known_model);  // for has_batch_statistics()
   if (loader.batch_size > 0) {
     options.grad_accum_steps = grad_accum_steps =
         read_grad_accum_steps(config, known_model, length.batch_size, ranks);
@@ -268,8 +287,11 @@ void Recipe::fit_task(const Config& input) {
                                      "gives {})",
                                      names_of(first_)));
   }
-  read_example(input, "data",
-               [&] { task->fit(*model, labelled_examples(*data, seed, loader), first_); });
+  LabelledExamples examples = labelled_examples(*data, seed, loader);
+  examples.warn_of_split = [this](size_t part, const std::string& why) {
+    inputs_.at(part).keys.section("data").warn("split", why);
+  };
+  read_example(input, "data", [&] { task->fit(*model, examples, first_); });
 }
 
 // Fits the model to some training images.

@@ -39,8 +39,8 @@ PrecisionChoice read_precision_choice(const Config& config, c10::Device device =
 Precision read_precision(const Config& config, c10::Device device = c10::kCPU);
 // Reads `loss` and `label_smoothing`, for a model with so many classes. Records problems.
 TaskEnv read_task_env(const Config& config, int64_t num_classes);
-// Reads batch_size_eval, whose default is `batch_size`, the loss and whether the run keeps averaged
-// weights. Records problems.
+// Reads batch_size_eval, whose default is `batch_size`, the task, the loss and whether the run
+// keeps averaged weights. Records problems.
 EvalDefaults read_eval_defaults(const Config& config, int64_t batch_size);
 
 struct Recipe {
@@ -73,7 +73,7 @@ struct Recipe {
   std::optional<ValueSpan> image_values;
 
   std::string model_name;
-  std::shared_ptr<Model> model;  // initialised (unless meta)
+  std::shared_ptr<Model> model;  // initialized (unless meta)
   std::unique_ptr<Task> task;
   std::unique_ptr<TrainStep> step;  // null if meta
   std::string graph_refusal;  // why no CUDA graph of the step is made; "" if one is, or on CPUs

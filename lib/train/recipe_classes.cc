@@ -88,7 +88,7 @@ void Recipe::count_classes() {
       if (!labels.contains(label)) absent.push_back(classes_.names[label]);
     }
     const std::string note =
-        absent.empty() ? "" : ", though no training example is of class " + short_list(absent);
+        absent.empty() ? "" : ", though no training example belongs to class " + short_list(absent);
     config.fail("num_classes",
                 fmt::format("{} is less than the {} classes of {}{}{}; set it to {} or to auto",
                             num_classes, named, classes_.owner, list, note, named));
@@ -101,7 +101,7 @@ void Recipe::count_classes() {
   const bool may_be_numbers = config_counts_classes_ && named == 0 && !data_env_.labels_are_numbers;
   if (may_be_numbers && looks_like_numbers(std::ssize(unused), num_classes)) {
     config.warn("num_classes",
-                fmt::format("auto took the whole numbers {} to {} in the labels as classes, and {} "
+                fmt::format("auto took the integers {} to {} in the labels as classes, and {} "
                             "numbers below {} do not occur; to predict numbers, use task: regress",
                             *labels.begin(), *labels.rbegin(), unused.size(), num_classes));
     return;

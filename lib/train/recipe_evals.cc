@@ -71,7 +71,7 @@ bool same_data_set(const Config& a, const Config& b) {
 }  // namespace
 
 // Warns if an evaluator measures examples that the run trains on. Examples that a quarantine or
-// `unknown_classes` leaves out are counted too.
+// `unknown_classes` excludes are counted too.
 void Recipe::warn_of_training_examples(const EvalJob& job, const Config& keys) const {
   if (!data || data_env_.synthetic || length.no_training) return;
   if (names_training(job.name) || names_training(job.prefix) || !uses_test_data(job, keys)) return;
@@ -98,6 +98,8 @@ void Recipe::warn_of_training_examples(const EvalJob& job, const Config& keys) c
 // Warns if `loss` was probably forgotten: an evaluator measures another loss than the default.
 void Recipe::warn_of_default_loss() const {
   if (config.has("loss") || length.no_training) return;
+  // With task: regress, a loss of classes is no sign that `loss` was forgotten.
+  if (config.is_text("task", "regress")) return;
   const std::string trained = default_loss(config.get("task", "classify"));
   const Config section = config.section("evals");
   for (const EvalJob& job : evals) {

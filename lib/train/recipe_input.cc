@@ -63,20 +63,26 @@ std::shared_ptr<const Pipeline> make_pipeline(const Config& keys,
 
 // Records a problem for each key of big_vision's `input` that requires Python.
 void refuse_functions(const Config& input) {
+  const std::vector<std::string> given = input.keys();
   for (const auto& [key, instead] :
        {std::pair("pre_filter_fn", "list the examples to use in a manifest (name: jsonl or csv)"),
         std::pair("post_filter_fn", "list the examples to use in a manifest (name: jsonl or csv)"),
         std::pair("pack", "sequences are not packed: give all examples one shape"),
         std::pair("tfdata", "write the arguments of the source into `data`")}) {
-    if (!input.has(key)) continue;
+    // has() would make messages list the key as known.
+    if (std::find(given.begin(), given.end(), key) == given.end() || !input.has(key)) continue;
     input.mark_read(key);
     input.problem(key, fmt::format("is not supported; {}", instead));
   }
 }
 
-// Records a problem for each key of `input` that a mixture needs in its data sets' sections.
+// The keys of `input` that a mixture needs in its data sets' sections.
+constexpr const char* kCommonKeys[] = {"pp", "sample", "quarantine", "shuffle_buffer_size",
+                                       "cache_raw"};
+
+// Records a problem for each of these keys.
 void refuse_common_keys(const Config& input, const std::string& first) {
-  for (const char* key : {"pp", "sample", "quarantine", "shuffle_buffer_size", "cache_raw"}) {
+  for (const char* key : kCommonKeys) {
     if (!input.has(key)) continue;
     input.mark_read(key);
     input.problem(
@@ -84,6 +90,36 @@ void refuse_common_keys(const Config& input, const std::string& first) {
   }
   if (!input.get<bool>("shuffle", true))
     input.problem("shuffle", "a mixture has no order to keep: its data sets take turns at random");
+}
+
+// Whether `data` names data sets that have sections in `input`, as a mixture does. Its values need
+// not be valid weights.
+bool names_sections(const Config& input, const Config& data) {
+  const std::vector<std::string> names = data.keys(), sections = input.keys();
+  return !names.empty() && std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    const bool given = std::find(sections.begin(), sections.end(), name) != sections.end();
+    return given && input.is_map(name) && !data.is_map(name) && !data.is_list(name);
+  });
+}
+
+// Returns the data sets of a mixture with their weights, if these are above 0.
+std::vector<std::pair<std::string, double>> read_shares(const Config& input, const Config& data) {
+  std::vector<std::pair<std::string, double>> shares;
+  double sum = 0;
+  for (const std::string& name : data.keys()) {
+    const auto weight = data.get<double>(name);
+    if (!(weight >= 0) || !std::isfinite(weight))
+      data.fail(name, fmt::format("the weight of a data set must be at least 0, got {}", weight));
+    if (weight > 0) shares.emplace_back(name, weight);
+    sum += weight;
+    if (weight == 0 && input.has(name)) input.mark_read(name);
+  }
+  for (const auto& [name, weight] : shares) {
+    if (weight / sum < TrainingData::kLeastShare)
+      data.fail(name, fmt::format("{} of {} is too small a fraction", weight, sum));
+  }
+  if (shares.empty()) data.fail("", "every data set has the weight 0");
+  return shares;
 }
 
 }  // namespace
@@ -115,21 +151,12 @@ bool given_wrongly(const Config& config, std::string_view path) {
 bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
   const Config data = input.section("data");
   std::vector<std::pair<std::string, double>> shares;  // of a mixture
-  if (is_mixture(data)) {
-    double sum = 0;
-    for (const std::string& name : data.keys()) {
-      const auto weight = data.get<double>(name);
-      if (!(weight >= 0) || !std::isfinite(weight))
-        data.fail(name, fmt::format("the weight of a data set must be at least 0, got {}", weight));
-      if (weight > 0) shares.emplace_back(name, weight);
-      sum += weight;
-      if (weight == 0 && input.has(name)) input.mark_read(name);
+  if (is_mixture(data) || names_sections(input, data)) {
+    if (!attempt(data, [&] { shares = read_shares(input, data); })) {
+      for (const std::string& name : data.keys()) input.mark_read(name);
+      for (const char* key : kCommonKeys) input.mark_read(key);
+      return false;
     }
-    for (const auto& [name, weight] : shares) {
-      if (weight / sum < TrainingData::kLeastShare)
-        data.fail(name, fmt::format("{} of {} is too small a fraction", weight, sum));
-    }
-    if (shares.empty()) data.fail("", "every data set has the weight 0");
     refuse_common_keys(input, shares[0].first);
   } else {
     shares.emplace_back("", 1);
@@ -155,6 +182,7 @@ bool Recipe::read_data_sets(const Config& input, const DataEnv& env) {
       part.keys.problem("sample", "draws examples in random order; leave out 'shuffle: false'");
     DataEnv own = env;
     own.source.keep_broken |= part.keys.has("quarantine");  // the list may contain them
+    if (part.training.pp) own.labels_from = part.training.pp->made_from("labels");
     attempt(config, [&] { part.open = prepare_data(part.keys.section("data"), own); });
   }
   return sound;
@@ -164,6 +192,7 @@ void Recipe::read_input(bool synthetic) {
   const Config input = config.section("input");
   bool has_classes = read_num_classes();
   data_env_.source = {seed, num_classes};
+  data_env_.open_sources = std::make_shared<OpenSources>();
   data_env_.synthetic = synthetic;
   data_env_.labels_are_numbers = config.is_text("task", "regress");
   loader.rank = group.rank();
@@ -219,9 +248,9 @@ void Recipe::warn_of_data() const {
     if (data_env_.labels_are_numbers && part.training.data->divided_by_numbers()) {
       part.keys.section("data").warn(
           "split",
-          "depends on the whole numbers in 'label', as if they were classes: data sorted by them "
-          "is sliced in a fixed random order, and folds are stratified. With numbers such as 5.0, "
-          "or `label: [NAME]` in csv, it does not");
+          "treats the integers in 'label' as classes: slices of data sorted by them are cut from a "
+          "fixed random order, and folds are stratified; to avoid this, write the numbers as 5.0, "
+          "or use `label: [NAME]` in csv");
     }
     const std::string several =
         part.training.pp->uses_data_labels()

@@ -46,7 +46,9 @@ const KeyTable run_keys(
       "Initial value of the biases of the model's last layer. With `loss: sigmoid_xent` and C "
       "classes, about -ln(C) makes the first predictions match the frequency of each class. "
       "Training then does not begin with a huge loss. It is an error if the model has no last "
-      "layer.",
+      "layer. It has no effect if `model_init` sets these biases. With `task: regress` it is in "
+      "standard deviations from the mean of the targets (`normalize_targets`): 0 predicts the "
+      "mean.",
       "-6.9"},
      {"task", "string", "classify",
       "What the model learns to do. The task `classify` assigns images to classes, and `regress` "
@@ -55,7 +57,7 @@ const KeyTable run_keys(
      {"task_kw", "map", "{}", "Arguments of the task. Each task has its own.",
       "{class_weights: balanced}", "-"},
      {"loss", "string", "= sigmoid_xent; mse if the task is regress",
-      "Loss that the training minimises. The task `regress` has `mse`, `l1` and `huber`. For "
+      "Loss that the training minimizes. The task `regress` has `mse`, `l1` and `huber`. For "
       "classes, choose `softmax_xent` if each image has exactly one class; `sigmoid_xent` treats "
       "each class independently, so an image may have several."},
      {"label_smoothing", "float 0..<1", "0",
@@ -200,8 +202,8 @@ const KeyTable input_keys(
      kSampleKey,
      kQuarantineKey,
      {"shuffle", "bool", "true",
-      "Whether each epoch has a new random order. With `false` the images come in the order of the "
-      "data set, which usually trains worse.",
+      "Whether each epoch has a new random order. With `false` the images are drawn in the order "
+      "of the data set, which usually trains worse.",
       "", "-"},
      {"threads", "int 1..4096", "= the cores that this process may use",
       "Number of threads per process that read and preprocess images. By default there is one per "

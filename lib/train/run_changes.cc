@@ -31,7 +31,8 @@ bool changes_start(const ConfigChange& change) {
   return key == "resume" || key == "model_init" || key == "model_load";
 }
 
-// Returns the evaluators that measure with the loss of the run, if one of the changes is about it.
+// Returns the evaluators that measure with the loss or the `multilabel` of the run, if one of the
+// changes is about it.
 std::set<std::string> evaluators_of_loss(const std::vector<ConfigChange>& changes,
                                          const std::vector<EvalJob>& jobs) {
   const auto changed = [&](const char* key) {
@@ -41,10 +42,12 @@ std::set<std::string> evaluators_of_loss(const std::vector<ConfigChange>& change
   const bool other_loss = changed("loss") || changed("task");
   // Other keys of task_kw, such as class_weights, affect the training but not `pred: loss`.
   const bool other_delta = changed("task_kw.delta");
+  const bool other_multilabel = changed("task_kw.multilabel");
   std::set<std::string> names;
   for (const EvalJob& job : jobs) {
     const bool averages_it = job.evaluator->output() == kLossOutput;
-    if ((other_loss && job.evaluator->follows_loss()) || (other_delta && averages_it))
+    if ((other_loss && job.evaluator->follows_loss()) || (other_delta && averages_it) ||
+        (other_multilabel && job.evaluator->follows_multilabel()))
       names.insert(job.name);
   }
   return names;

@@ -1,5 +1,5 @@
-// What has changed between a run and the checkpoint that it continues: the config, and with it or
-// without it the examples (data_changes.h).
+// What has changed between a run and the checkpoint that it continues: the config and the examples
+// (data_changes.h). Either may change without the other.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -26,9 +26,9 @@ constexpr KeyText kWatchedKeys[] = {
 const KeyTable best_keys(
     "best",
     {"Keeps the checkpoint of the step with the best value of a metric as `ckpt/best`, even when "
-     "others are deleted. Of equal values the earlier one counts. NaN never counts. `bvtrain "
-     "predict --best` and `export --best` use it, and `model_init: WORKDIR:best` starts from it. "
-     "Give a list for several metrics.",
+     "others are deleted. If two values are equal, the earlier one counts. NaN never counts. "
+     "`bvtrain predict --best` and `export --best` use it, and `model_init: WORKDIR:best` starts "
+     "from it. Give a list for several metrics.",
      "{metric: val/prec@1}"},
     {{"by", "'train' | 'eval'", "train",
       "What evaluates and keeps the checkpoint: the training itself, or `bvtrain eval`, which must "
@@ -100,7 +100,7 @@ void check_jobs(const Config& config, const std::vector<EvalJob>& jobs,
                                                metric, prefixes));
   } else if (!due) {
     config.problem("metric",
-                   fmt::format("the evaluator '{}' does not run in the training; give it an "
+                   fmt::format("the evaluator '{}' does not run during training; give it an "
                                "interval, such as 'log_epochs: 1'{}",
                                found[0]->name,
                                config.path().starts_with("best")
@@ -135,7 +135,7 @@ WatchedMetric read_watched(const Config& config, const std::vector<EvalJob>& job
                                    "not imply which values are better",
                                    watched.metric));
   } else if (given && known != Direction::none && *given != (known == Direction::up)) {
-    config.warn("higher_is_better", fmt::format("of '{}', {} values are better", watched.metric,
+    config.warn("higher_is_better", fmt::format("for '{}', {} values are better", watched.metric,
                                                 known == Direction::up ? "higher" : "lower"));
   }
   return watched;

@@ -82,11 +82,10 @@ void check_best(const Selection& selection, const Workdir& workdir) {
   check_best(selection.by_eval, workdir);
 }
 
-void check_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
-  const CkptFolder ckpt = workdir.ckpt();
+void check_metric_of_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
   for (const BestSeries& series : all) {
     const WatchedMetric& watched = series.watched;
-    const std::string folder = ckpt.best(series.name);
+    const std::string folder = workdir.ckpt().best(series.name);
     const auto found = read_best(folder);
     if (found &&
         (found->metric != watched.metric || found->higher_is_better != watched.higher_is_better)) {
@@ -98,6 +97,14 @@ void check_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
                               "or move the folder away",
                               watched.key, folder, text(*found), text(watched)));
     }
+  }
+}
+
+void check_best(const std::vector<BestSeries>& all, const Workdir& workdir) {
+  check_metric_of_best(all, workdir);
+  const CkptFolder ckpt = workdir.ckpt();
+  for (const BestSeries& series : all) {
+    const std::string folder = ckpt.best(series.name);
     if (file_exists(folder) && ckpt.steps().empty()) {
       throw Error(Exit::usage, folder,
                   fmt::format("is the best checkpoint of a run, but no other is left, so the run "

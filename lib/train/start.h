@@ -40,6 +40,8 @@ void add_start(std::vector<RunStart>& starts, int64_t from);
 // the best by another metric, or the run would start from the beginning.
 void check_best(const Selection& selection, const Workdir& workdir);
 void check_best(const std::vector<BestSeries>& series, const Workdir& workdir);
+// Throws only if it is the best by another metric.
+void check_metric_of_best(const std::vector<BestSeries>& series, const Workdir& workdir);
 
 // Copies the state of the checkpoint that a run continues from. Throws Error(Exit::usage) if it
 // does not fit the run's config, and says what does.

@@ -74,6 +74,7 @@ LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
   int64_t next = 0;
   for (const TrainingData::Part& part : data.parts()) {
     examples.parts.push_back(next);
+    examples.sliced.push_back(part.data->sliced_in_order());
     next += part.data->size();
   }
   examples.error_budget = loader.error_budget;

@@ -51,8 +51,8 @@ std::string kind_text(mode_t mode);
 // The text for an errno value: "no such file", "is a folder", otherwise the system's own.
 std::string file_error_text(int error);
 
-// No file can be opened: this process or the host already has too many open. That is no fault of
-// the file, so code that takes a file for broken if it cannot be read lets this error pass.
+// No file can be opened: this process or the host already has too many open. The file is not at
+// fault. Code that treats unreadable files as broken must therefore pass this error on.
 struct TooManyOpenFiles : Error {
   using Error::Error;
 };

@@ -7,6 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lib/util/limits.h"
+
 namespace bv {
 namespace {
 
@@ -40,7 +42,7 @@ bool is_of(const json& value, JsonKind kind) {
 }
 
 const char* name_of(JsonKind kind) {
-  constexpr const char* kNames[] = {"a whole number",    "a number", "true or false", "a string",
+  constexpr const char* kNames[] = {"an integer",        "a number", "true or false", "a string",
                                     "a list of strings", "a list",   "an object"};
   return kNames[static_cast<int>(kind)];
 }
@@ -67,6 +69,11 @@ std::string name_of(const json& value) {
 std::string json_fault(const json& value, JsonKind kind) {
   if (is_of(value, kind)) return "";
   return fmt::format("is {}, expected {}", name_of(value), name_of(kind));
+}
+
+json shallow_json(std::string_view text) {
+  if (json_nesting(text) > limits::kJsonNesting) return json(json::value_t::discarded);
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
 int64_t json_nesting(std::string_view text) {

@@ -1,4 +1,5 @@
-// What is wrong with a value of a JSON file, in words for the user of the program.
+// Reads JSON that may come from anywhere, and says what is wrong with a value, in words for the
+// user of the program.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@
 namespace bv {
 
 enum class JsonKind {
-  count,   // a whole number from 0 to 2^63 - 1
+  count,   // an integer from 0 to 2^63 - 1
   number,  // any number
   flag,    // true or false
   text,
-  texts,  // a list of texts
+  texts,  // a list of strings
   list,
   object
 };
@@ -22,7 +23,12 @@ enum class JsonKind {
 // text: printing a value in a message recurses once per level.
 int64_t json_nesting(std::string_view text);
 
-// Returns "is a text, expected a whole number" unless `value` is of that kind; then "".
+// Returns the JSON value in the text of a file. The value is discarded (is_discarded()) if the text
+// is not JSON, or is nested more than limits::kJsonNesting deep: code that copies, compares or
+// prints a value recurses once per level.
+nlohmann::json shallow_json(std::string_view text);
+
+// Returns "is a string, expected an integer" unless `value` is of that kind; then "".
 std::string json_fault(const nlohmann::json& value, JsonKind kind);
 
 }  // namespace bv

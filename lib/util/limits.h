@@ -14,7 +14,7 @@ namespace bv::limits {
 
 // ---- Config text
 
-// One file, or one text. It is read as a whole, and its tree takes many times its size.
+// One file, or one string. It is read as a whole, and its tree takes many times its size.
 inline constexpr size_t kConfigBytes = size_t{1} << 20;
 // config.yaml of a run that is compared. It is read as a whole before kConfigBytes is checked.
 inline constexpr size_t kRunConfigBytes = size_t{4} << 20;
@@ -26,7 +26,7 @@ inline constexpr size_t kConfigValues = 1'000'000;
 inline constexpr size_t kMappingKeys = 10'000;
 // Files that include each other in a chain. Each takes stack, and kConfigBytes of text.
 inline constexpr size_t kConfigIncludes = 16;
-// A text of calls (pp). Each name in it is compared with all others, as in a mapping.
+// A string of calls (pp). Each name in it is compared with all others, as in a mapping.
 inline constexpr size_t kCallBytes = size_t{64} << 10;
 // Nested lists, tuples and dicts of a call. The parser calls itself once for each level.
 inline constexpr int kCallNesting = 32;
@@ -41,7 +41,7 @@ inline constexpr size_t kPatternStates = 10'000;
 
 // ---- JSON
 
-// Nesting depth of brackets. Parsing a value, or printing it in a message, recurses once per level.
+// Nesting depth of brackets. Copying a value, comparing it or printing it recurses once per level.
 inline constexpr int64_t kJsonNesting = 64;
 // A JSON file of a data set, or a JSON member of a tar. Parsed, it takes up to 30 times that.
 inline constexpr size_t kDataJsonBytes = size_t{16} << 20;
@@ -59,6 +59,12 @@ inline constexpr int kJpegScans = 500;
 // Parts of a JPEG before its pixels. Each may be as small as 4 bytes, so a file could hold
 // millions.
 inline constexpr int kJpegSegments = 4096;
+// Bytes between two parts of a JPEG that belong to neither: libjpeg skips any number, a few at a
+// time. A file with holes could have gigabytes.
+inline constexpr int64_t kJpegStrayBytes = int64_t{1} << 16;
+// Chunks of a PNG that are searched for EXIF or for the end. Each may be as small as 12 bytes;
+// those with pixels usually have 8 KiB.
+inline constexpr int kPngChunks = 1 << 20;
 // Parts of a WebP that are searched for EXIF. Each may be as small as 8 bytes, so a file could hold
 // millions.
 inline constexpr int kWebpChunks = 64;
@@ -84,14 +90,16 @@ inline constexpr uint64_t kIntegerFeatureBytes = 32;
 inline constexpr size_t kExampleFeatures = 100'000;
 // Byte strings of one of these features. An empty one has 2 bytes and takes 48 in memory.
 inline constexpr size_t kExampleTexts = size_t{1} << 20;
-// A list of texts of one example. They are padded to equal lengths, so that one long text and many
-// short ones take the product of length and number.
+// A list of strings of one example. They are padded to equal lengths, so that one long string and
+// many short ones take the product of length and number.
 inline constexpr size_t kPaddedTextBytes = size_t{64} << 20;
 // A feature that an op makes for one example, with a shape that comes from the data.
 inline constexpr int64_t kFeatureBytes = int64_t{1} << 32;
-// A list of examples to leave out. It is read as a whole.
+// A list of examples to exclude. It is read as a whole.
 inline constexpr size_t kSkipListBytes = size_t{1} << 30;
-// A table that turns texts into numbers: a file of lines, or an array of an npz, read as a whole.
+// A TensorBoard file of an earlier start. It is read as a whole.
+inline constexpr size_t kEventFileBytes = size_t{1} << 30;
+// A table that turns strings into numbers: a file of lines, or an array of an npz, read as a whole.
 inline constexpr size_t kLookupTableBytes = size_t{1} << 30;
 
 // ---- Compressed data
@@ -160,7 +168,7 @@ inline constexpr size_t kMemberTypes = 1000;
 inline constexpr int kTfdsNesting = 32;
 // Dimensions of a feature. A tensor with thousands of them could be described in a few kilobytes.
 inline constexpr size_t kTfdsDimensions = 8;
-// A file of class names beside features.json, one per line: kClasses names of 16 bytes.
+// A file of class names next to features.json, one per line: kClasses names of 16 bytes.
 inline constexpr size_t kTfdsNamesBytes = size_t{16} << 20;
 // The names of a data set, a split and a file, and the template of file names. It is Linux's limit
 // for the name of a file. Each of kTfdsFiles names may repeat the others.
@@ -175,6 +183,9 @@ inline constexpr int64_t kTfdsExamples = int64_t{1} << 40;
 // The manifest of a checkpoint has 27 bytes for each MiB, so this is enough for 4 TiB. Parsed, it
 // takes up to twenty times that.
 inline constexpr size_t kCheckpointManifestBytes = size_t{128} << 20;
+// The step of a checkpoint, and its numbers of examples: a double holds each exactly, and sums of
+// them cannot overflow.
+inline constexpr int64_t kStreamCount = int64_t{1} << 53;
 // A file of a workdir that holds one line: DONE, LAST, .lock.
 inline constexpr size_t kNoteBytes = 512;
 // result.json of a run that is compared; it has some kilobytes.
@@ -186,7 +197,7 @@ inline constexpr uint64_t kSafetensorsHeaderBytes = uint64_t{8} << 20;
 inline constexpr size_t kArrayDimensions = 32;
 // Elements of a tensor whose strides are checked: the product of its sides cannot overflow.
 inline constexpr int64_t kTensorElements = int64_t{1} << 60;
-// A text array of an npz, whose characters take 4 bytes each and pack 1000 to 1.
+// A string array of an npz, whose characters take 4 bytes each and pack 1000 to 1.
 inline constexpr uint64_t kNpzTextBytes = uint64_t{64} << 20;
 // What the weights in an npz may unpack to: kWeightsBytes, and kWeightsPerModel times the bytes of
 // the model's parameters. A file for another model is rejected before it takes more.
@@ -205,6 +216,12 @@ inline constexpr size_t kTensorNameBytes = 1000;
 // their JSON, which could exhaust the stack.
 inline constexpr size_t kModelCardBytes = size_t{1} << 16;
 inline constexpr int kModelCardNesting = 16;
+// Parameters of a model that is built for weights from anywhere: more than a safetensors header can
+// name.
+inline constexpr uint64_t kModelParameters = 100'000;
+// How many values such a model may have, beyond one for each byte of the weights. Position
+// embeddings may be resampled for larger images.
+inline constexpr uint64_t kMoreModelValues = uint64_t{1} << 26;
 // Height, width and channels of a model's images: a model's memory can grow with their product.
 inline constexpr int64_t kModelImageSide = int64_t{1} << 16;
 

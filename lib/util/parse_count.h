@@ -10,7 +10,7 @@
 namespace bv {
 
 // Returns the number that `text` spells in decimal digits and nothing else. nullopt for any other
-// text, and for a number that is too large for `Integer`.
+// string, and for a number that is too large for `Integer`.
 template <class Integer = int64_t>
 std::optional<Integer> parse_count(std::string_view text) {
   Integer value = 0;

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Returns a new name beside `file` for this process to write to.
+// Returns a new name next to `file` for this process to write to.
 std::string temporary_name(const std::string& file);
 
 // Returns the file for which `path` is a temporary name; nullopt if `path` is not such a name.

@@ -1,4 +1,4 @@
-// Recognises files that are not the expected data: empty ones, git-LFS pointers, web pages.
+// Recognizes files that are not the expected data: empty ones, git-LFS pointers, web pages.
 #pragma once
 
 #include <cstdint>

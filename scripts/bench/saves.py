@@ -74,7 +74,7 @@ def main():
             for i in (round % 2, 1 - round % 2):
                 times[i] = step_time(given.binary, folder, config, (without, saving)[i])
             ratios.append(times[1] / times[0])
-            print(f"{1000 * times[0]:.1f} ms a step, with saves {1000 * times[1]:.1f} ms: "
+            print(f"{1000 * times[0]:.1f} ms per step, with saves {1000 * times[1]:.1f} ms: "
                   f"{ratios[-1]:.3f}", flush=True)
     print(f"steps take {statistics.median(ratios):.3f} times as long ({min(ratios):.3f}..{max(ratios):.3f})")
     if not given.every_step:

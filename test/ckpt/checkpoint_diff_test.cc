@@ -176,8 +176,7 @@ TEST_CASE("average: the scale of a regression's targets is that of all checkpoin
     return error_of([&] { average_checkpoints({folders[0], folders[1], other}, false); });
   };
   const std::string why =
-      "has other values, so the last layers predict in different units and "
-      "have no mean";
+      "has other values, so the last layers predict in different units and cannot be averaged";
   CHECK(refused(mean) == fmt::format("{}: error: does not fit {}: 'buffers/targets/mean' {}", mean,
                                      folders[0], why));
   CHECK(refused(std) ==

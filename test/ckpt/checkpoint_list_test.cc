@@ -125,7 +125,7 @@ TEST_CASE("the list names a wrong manifest and a wrong size, verifying also a ch
         "state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs");
   CHECK(fault(run.ckpt.best("")).empty());  // of step 20, whose shard is intact
   fs::rename(run.ckpt.step(10), run.ckpt.step(11));
-  CHECK(fault(run.ckpt.step(11)) == "manifest.json is of step 10");
+  CHECK(fault(run.ckpt.step(11)) == "manifest.json belongs to step 10");
 }
 
 TEST_CASE("a path without checkpoints is refused, and one that lost its manifest is not") {
@@ -155,10 +155,9 @@ TEST_CASE("removing checkpoints keeps the newest whole one, and counts only what
   run.damage(run.ckpt.step(40));
   CHECK(error_of([&] {
           removable_steps(run.ckpt, {10, 30});
-        }) ==
-        run.ckpt.step(30) +
-            ": error: is the newest whole checkpoint, from which the run continues; nothing was "
-            "removed");
+        }) == run.ckpt.step(30) +
+                  ": error: is the newest intact checkpoint, from which the run continues; nothing "
+                  "was removed");
   CHECK(removable_steps(run.ckpt, {40, 10}) == Steps{10, 40});
   const Steps others = all_but_newest(run.ckpt);
   CHECK(others == Steps{10, 20, 40});
@@ -194,7 +193,7 @@ TEST_CASE("without a whole checkpoint only named ones are removed") {
   for (const int64_t step : run.ckpt.steps()) run.cut_off(run.ckpt.step(step));
   CHECK(error_of([&] { all_but_newest(run.ckpt); }) ==
         run.ckpt.path() +
-            ": error: no checkpoint here is whole; name those to remove with --steps");
+            ": error: no checkpoint here is intact; list those to remove with --steps");
   CHECK(removable_steps(run.ckpt, {40}) == Steps{40});
   // The remains of an earlier removal by a killed process are no obstacle.
   write(run.ckpt.trash(40) + "/manifest.json", "{}");

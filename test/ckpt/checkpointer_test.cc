@@ -114,7 +114,7 @@ TEST_CASE(
   const auto line = [&] { return error_of([&] { Checkpointer::load(workdir.dir()); }); };
   const std::string name = ckpt.path() + ":best-loss";
   const std::string advice =
-      "` checks each; '" + name + "' is whole: `predict`, `export` and `model_init` read it";
+      "` checks each; '" + name + "' is intact: `predict`, `export` and `model_init` can read it";
   INFO(line());
   CHECK(line().ends_with("; `bvtrain ckpt verify " + ckpt.path() + advice));
   check_state(Checkpointer::load(name), 5);
@@ -145,12 +145,11 @@ TEST_CASE("checkpointer: load names what it refuses") {
   CHECK(line(workdir.ckpt().step(5)) ==
         workdir.ckpt().step(5) +
             ": error: state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs");
-  CHECK(line(workdir.dir()) ==
-        workdir.ckpt().path() +
-            ": error: none of the 1 checkpoints here is whole; the newest, step-5: "
-            "state-00000-of-00001.safetensors: checksum of chunk 0 (offset 0) differs; `bvtrain "
-            "ckpt verify " +
-            workdir.ckpt().path() + "` checks each");
+  CHECK(line(workdir.dir()) == workdir.ckpt().path() +
+                                   ": error: none of the 1 checkpoints here is intact; the newest, "
+                                   "step-5: state-00000-of-00001.safetensors: checksum of chunk 0 "
+                                   "(offset 0) differs; `bvtrain ckpt verify " +
+                                   workdir.ckpt().path() + "` checks each");
   CHECK(error_of([&] { Checkpointer::latest(workdir); }) == line(workdir.dir()));
   const uint64_t bytes = fs::file_size(shard);
   fs::resize_file(shard, 100);

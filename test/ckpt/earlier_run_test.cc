@@ -103,7 +103,8 @@ TEST_CASE("earlier run: run.json is read, or put aside if it is damaged") {
         R"({"config_changes": [{"step": "3", "changes": []}]})",
         R"({"config_changes": [{"step": 3, "changes": [1]}]})", R"({"metric_owners": []})",
         R"({"metric_owners": {"val/loss": 1}})",
-        R"({"config_changes": [{"step": 3, "changes": [], "harmless": [1]}]})"}) {
+        R"({"config_changes": [{"step": 3, "changes": [], "harmless": [1]}]})",
+        R"({"rollbacks": [{"step": 3, "to": 2, "examples": 9007199254740993}]})"}) {
     INFO(text);
     dir.write("run.json", text);
     CHECK(read_earlier_starts(file).count == 0);
@@ -111,6 +112,11 @@ TEST_CASE("earlier run: run.json is read, or put aside if it is damaged") {
     CHECK(read_text(file + (damaged == 1 ? ".damaged" : fmt::format(".damaged-{}", damaged))) ==
           text);
   }
+  // Copying such a value would exhaust the stack.
+  dir.write("run.json", R"({"config_changes": [{"step": 1, "changes": [], "z": )" +
+                            std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}]}");
+  CHECK(read_earlier_starts(file).count == 0);
+  CHECK(exists(fmt::format("{}.damaged-{}", file, damaged + 1)));
 }
 
 TEST_CASE("earlier run: a changed evaluator without a prefix does not change the others' metrics") {

@@ -19,10 +19,12 @@ std::string file_named(const std::string& name) {
 }
 
 // Returns the error that reading a manifest with these files and metadata gives.
-std::string refused_manifest(const std::string& files, const std::string& meta = "{}") {
+std::string refused_manifest(const std::string& files, const std::string& meta = "{}",
+                             const std::string& step = "7") {
   const MemoryFolder folder;
-  const std::string text = R"({"format": 1, "step": 7, "world_size": 1, "keep": false, "files": )" +
-                           files + R"(, "meta": )" + meta;
+  const std::string text = R"({"format": 1, "step": )" + step +
+                           R"(, "world_size": 1, "keep": false, "files": )" + files +
+                           R"(, "meta": )" + meta;
   folder.write("manifest.json",
                fmt::format("{},\n \"self\": \"{:016x}\"\n}}\n", text, hash64(text)));
   return error_of([&] { read_checkpoint(folder.path(), {}); });
@@ -61,6 +63,8 @@ TEST_CASE("a manifest whose numbers do not fit is refused", "[manifest]") {
             .starts_with("manifest.json: 'bytes' is "));
   CHECK(refused_manifest(with("0123456789abcdef", "0123456789abcdeg")) ==
         "manifest.json: a checksum is not 16 hexadecimal digits");
+  CHECK(refused_manifest("[]", "{}", "9223372036854775807") ==
+        "manifest.json: 'step' is 9223372036854775807, at most 9007199254740992 is possible");
   CHECK(refused_manifest(with("1048576", "0")) == "manifest.json: chunk_bytes is not 1048576");
 }
 

@@ -25,6 +25,7 @@ ModelCard example() {
   card.loss = "softmax_xent";
   card.max_pixels = 50000000;
   card.step = 12;
+  card.multilabel = true;
   card.ema = true;
   return card;
 }
@@ -55,6 +56,7 @@ TEST_CASE("a model card comes back from every format") {
     CHECK(card->image_values == example().image_values);
     CHECK(card->max_pixels == 50000000);
     CHECK(card->step == 12);
+    CHECK(card->multilabel);
     CHECK(card->ema);
     CHECK(read_weights(folder / name, 8).size() == 1);
   }
@@ -74,6 +76,7 @@ TEST_CASE("what is unknown has no key, and files of others have no card") {
   CHECK_FALSE(read->pp);
   CHECK_FALSE(read->max_pixels);
   CHECK_FALSE(read->step);
+  CHECK_FALSE(read->multilabel);
   CHECK(read->precision.empty());
   CHECK(read->image.empty());
   CHECK(read->image_values.empty());
@@ -90,10 +93,8 @@ TEST_CASE("a bad model card is refused by key") {
               "'; export the file again, or give --config with the keys of the model");
   }
   const std::string its = "f: error: its metadata 'bvtrain.";
-  CHECK(refused_card("num_classes", "ten") ==
-        its + "num_classes' is \"ten\", expected a whole number");
-  CHECK(refused_card("num_classes", "-1") ==
-        its + "num_classes' is \"-1\", expected a whole number");
+  CHECK(refused_card("num_classes", "ten") == its + "num_classes' is \"ten\", expected an integer");
+  CHECK(refused_card("num_classes", "-1") == its + "num_classes' is \"-1\", expected an integer");
   CHECK(refused_card("num_classes", "4") ==
         its + "class_names' has 3 names, but 'bvtrain.num_classes' is 4");
   CHECK(refused_card("class_names", "[\"a\",1,\"b\"]") ==
@@ -122,7 +123,7 @@ TEST_CASE("a bad model card is refused by key") {
   CHECK(refused_card("precision", "fp8") ==
         its + "precision' is \"fp8\", expected float32 or bf16");
   CHECK(refused_card("ema", "\x1b[2J") == its + "ema' is \"\\u001b[2J\", expected true or false");
-  CHECK(refused_card("step", "1e3") == its + "step' is \"1e3\", expected a whole number");
+  CHECK(refused_card("step", "1e3") == its + "step' is \"1e3\", expected an integer");
 }
 
 TEST_CASE("the card of an npz file must be one JSON object of strings") {

@@ -51,11 +51,11 @@ TEST_CASE("text that is no Unicode is refused") {
   NpyHeader header = parse_npy_header(npy, error_at());
   npy[header.data + 7] = 0x7f;
   CHECK(error_of([&] { npy_texts(npy, header, error_at()); }) ==
-        fmt::format("byte {}: error: 2130706530 is no character of Unicode", header.data + 4));
+        fmt::format("byte {}: error: 2130706530 is not a Unicode character", header.data + 4));
   npy[header.data + 7] = 0;
   header.big_endian = true;
   CHECK(error_of([&] { npy_texts(npy, header, error_at()); }) ==
-        fmt::format("byte {}: error: 1627389952 is no character of Unicode", header.data));
+        fmt::format("byte {}: error: 1627389952 is not a Unicode character", header.data));
 }
 
 }  // namespace bv::test

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 
@@ -134,6 +135,21 @@ TEST_CASE("npz: all golden files are read") {
     ++files;
   }
   CHECK(files > 0);
+}
+
+TEST_CASE("npz: large arrays are not packed") {
+  const MemoryFolder folder;
+  const NamedTensors written = {{"large", at::zeros({2, 1 << 21})},
+                                {"small", at::zeros({1 << 21})},
+                                {"turned", at::arange(1 << 22).view({1 << 11, 1 << 11}).t()}};
+  write_npz(folder / "a.npz", written, {{"names", {"x", "yz"}}});
+  const size_t bytes = std::filesystem::file_size(folder / "a.npz");
+  CHECK(bytes > size_t{48} << 20);
+  CHECK(bytes < size_t{49} << 20);
+  const NamedTensors read = read_npz(folder / "a.npz");
+  REQUIRE(read.size() == 3);
+  for (const auto& [name, tensor] : written) CHECK(same_bits(read.at(name), tensor));
+  CHECK(read_npz_text(folder / "a.npz", "names") == std::vector<std::string>{"x", "yz"});
 }
 
 TEST_CASE("npz: zip64 records are written and read") {

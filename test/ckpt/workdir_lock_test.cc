@@ -52,6 +52,7 @@ TEST_CASE("workdir: one run holds it; a second is told who; kill -9 frees it") {
         fmt::format("{}: error: the workdir is in use by process {} on host {}; wait for it or "
                     "choose another --workdir",
                     dir, holder, host));
+  CHECK(error_of([&] { second.claim(0, "--output"); }).ends_with("or choose another --output"));
   CHECK(now() - begin < kWatchdog);  // it does not wait for the other run
 
   ::kill(holder, SIGKILL);

@@ -82,6 +82,26 @@ TEST_CASE("threads that the machine chose do not separate runs, threads of the c
   given.replace(given.find("default"), 7, "c.yaml:3");
   runs.run("c", "seed: 2\n" + given, {0.6});
   CHECK(runs.compared().keys == Names{"compute_threads"});
+  // A run that was started from the config.yaml of another one gives its numbers.
+  std::string stated = machine(2);
+  for (size_t at = 0; (at = stated.find("# default", at)) != std::string::npos;)
+    stated.replace(at, 9, "# a/config.yaml:3");
+  const Workdirs again;
+  again.run("a", "seed: 0\n" + machine(2), {0.5});
+  again.run("b", "seed: 1\n" + stated, {0.6});
+  CHECK(again.compared().groups.size() == 1);
+}
+
+TEST_CASE("defaults that only some optimizers have are no columns") {
+  const Workdirs runs;
+  runs.run("a", "optax_name: sgd\noptax:\n  nesterov: false  # default\n", {0.5});
+  runs.run("b", "optax_name: adam\noptax:\n  b1: 0.9  # default\n  b2: 0.99  # c.yaml:4\n", {0.6});
+  CHECK(runs.compared().keys == Names{"optax.b2", "optax_name"});
+  // A default that only a newer version has is all that separates these groups.
+  const Workdirs versions;
+  versions.run("old", "seed: 0\n", {0.5});
+  versions.run("new", "seed: 1\nnovel: 2  # default\n", {0.6});
+  CHECK(versions.compared().keys == Names{"novel"});
 }
 
 TEST_CASE("the direction of a metric decides which runs come first") {
@@ -319,7 +339,7 @@ TEST_CASE("splits of different folds in one config are compared as they are") {
 
 TEST_CASE("a number has one text in a flat config, however it was written") {
   const auto flat = [](const std::string& text) {
-    return flat_config(parse_config(text, "config.yaml"), text);
+    return flat_config(parse_config(text, "config.yaml"));
   };
   CHECK(flat("lr: 1.0\nl: [1e3, 0.50]\nm: [{n: 2.0}]\n") ==
         flat("lr: 1\nl: [1000, 0.5]\nm: [{n: 2}]\n"));
@@ -377,6 +397,17 @@ TEST_CASE("the mean curve of runs that measured at different steps goes through 
   runs.dir.write("b/metrics.jsonl", row(0, 4) + row(15, 3) + row(40, 1));
   const std::vector<size_t> points = path_points(comparison_page(runs.compared()));
   CHECK(std::count(points.begin(), points.end(), 5) == 1);  // at the steps 0, 10, 15, 25 and 40
+}
+
+TEST_CASE("the page of runs with very many metrics stays small") {
+  const Workdirs runs;
+  runs.run("a", "seed: 0\n", {0.1});
+  std::string row = "{\"step\": 10, \"training_loss\": 1";
+  for (int i = 0; i < 20'000; ++i) row += fmt::format(", \"val/metric{}\": 1", i);
+  runs.dir.write("a/metrics.jsonl", row + "}\n");
+  const std::string page = comparison_page(runs.compared());
+  CHECK(page.size() < 11'000'000);
+  CHECK(contains(page, "more charts would make this page too large"));
 }
 
 TEST_CASE("the page holds a chart of each metric, the table, and nothing from elsewhere") {

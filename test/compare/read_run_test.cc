@@ -182,6 +182,23 @@ TEST_CASE("run.json tells whether the data were generated and what `precision: a
   CHECK(runs.compared().groups.size() == 1);
 }
 
+TEST_CASE("nested values in run.json and blanks in a split do not exhaust the stack") {
+  const Workdirs all;
+  const auto nested = [](size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  all.run("a", "lr: 1\n", {0.5});
+  all.dir.write("a/run.json", R"({"config_changes": [], "x": )" + nested(1'000'000) + "}");
+  all.run("b", "lr: 1\n", {0.5});
+  all.dir.write("b/run.json", R"({"config_changes": [{"step": 1, "changes": ["lr: )" +
+                                  nested(1'000'000) + R"( -> 1"]}]})");
+  all.run("c", "input: {data: {split: 'fold" + std::string(100'000, ' ') + "1/5'}}\n", {0.5});
+  const std::vector<RunRecord> runs = all.records();
+  REQUIRE(runs.size() == 3);
+  CHECK_FALSE(runs[1].config.contains("lr until step 1"));
+  CHECK(runs[2].fold == "1/5");
+}
+
 TEST_CASE("paths of runs: workdirs, folders that hold some, and globs") {
   const TempFolder dir;
   for (const char* run : {"s/a", "s/b", "s/deep/er/c", "t[1]"})
@@ -221,6 +238,21 @@ TEST_CASE("a config beside the runs of an experiment does not hide them") {
   Lines warnings;
   CHECK(short_names(find_runs({dir / "exp"}, warnings)) == Lines{"seed0", "seed1"});
   CHECK(find_runs({dir / "exp/seed1"}, warnings).size() == 1);
+  CHECK(warnings.empty());
+}
+
+TEST_CASE("a folder to which many links lead is looked at once") {
+  const Workdirs all;
+  all.run("runs/a", "lr: 1\n", {0.5});
+  all.dir.write("runs/config.yaml", "lr: 1\n");
+  for (int i = 0; i < 300; ++i) {  // 300^3 ways below the folder
+    std::filesystem::create_symlink(".", all.dir / fmt::format("circle{}", i));
+    std::filesystem::create_symlink("..", all.dir / fmt::format("runs/circle{}", i));
+  }
+  Lines warnings;
+  const std::vector<std::string> found = find_runs({all.dir.path()}, warnings);
+  REQUIRE(found.size() == 1);
+  CHECK(std::filesystem::equivalent(found[0], all.dir / "runs/a"));
   CHECK(warnings.empty());
 }
 

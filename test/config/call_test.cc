@@ -68,9 +68,22 @@ TEST_CASE("positional arguments go to the names in order") {
   CHECK(c.get("method", "bilinear") == "area");
   CHECK(c.get("antialias", true));
   CHECK(c.positional_left() == 0);
-  const Config k = calls("resize(7, size=224)")[0].args;
-  CHECK(k.get<int64_t>("size") == 224);
-  CHECK(k.get<int64_t>("other", 0) == 7);
+}
+
+TEST_CASE("an argument that is given by position and by name is refused") {
+  const Config c = calls("value_range(-1, 1, 0, vmax=2)")[0].args;
+  CHECK(c.get<double>("vmin", 0) == -1);
+  CHECK(c.get<double>("vmax", 0) == 2);
+  CHECK(c.get<double>("in_min", 5) == 0);  // the positions of the others stay
+  c.done();
+  CHECK(error_of([&] { throw_problems(c); }) ==
+        "error: value_range: argument 'vmax' is given by position and by name");
+  const Config twice = calls("resize(7, method='area')")[0].args;
+  for (int i = 0; i < 2; ++i) {
+    CHECK(twice.get<int64_t>("size") == 7);
+    CHECK(twice.get("method", "bilinear") == "area");
+  }
+  CHECK(problem_count(twice) == 0);
 }
 
 TEST_CASE("wrong calls point into the value") {

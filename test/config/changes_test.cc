@@ -41,6 +41,14 @@ TEST_CASE("defaults, null and other spellings of a number are no changes") {
   CHECK(changes("{}", "{schedule: {warmup: 3}}") == Lines{"schedule.warmup: 0 -> 3"});
 }
 
+TEST_CASE("other blanks between ops are no change") {
+  CHECK(changes("{pp: \"decode|resize(8, 'a b')|flip_lr\"}",
+                "{pp: \"decode | resize(8,'a b')\\n |flip_lr \"}") == Lines{});
+  CHECK(changes("{pp: \"keep('a b')\"}", "{pp: \"keep('ab')\"}") ==
+        Lines{"pp: keep('a b') -> keep('ab')"});
+  CHECK(changes("{note: a b}", "{note: a  b}").size() == 1);
+}
+
 TEST_CASE("another spelling of a text that looks like a number is a change") {
   const auto lines = [](const std::string& before, const std::string& now) {
     const Config config = parse_config(now, "now.yaml");

@@ -30,7 +30,8 @@ TEST_CASE("only one document") {
   CHECK(refused_yaml("a: 1\n...\nb: 2\n") ==
         "x.yaml:3:1: error: not valid YAML: unexpected text after the end");
   CHECK(refused_yaml("- a: 1\nb: 2\n") ==
-        "x.yaml:2:1: error: 'b' is aligned with no key above it: 'a' (line 1) begins in column 3");
+        "x.yaml:2:1: error: 'b' is not aligned with any key above it: 'a' (line 1) begins in "
+        "column 3");
   CHECK(parse_config("---\na: 1\n", "x.yaml").get<int64_t>("a") == 1);
 }
 
@@ -90,10 +91,12 @@ TEST_CASE("nesting is limited") {
 
 TEST_CASE("merge keys are merged") {
   const Config c = parse_config(
-      "base: &b {k: 1, l: 2}\nmore: &m {l: 3, n: 4}\none: {<<: *b, k: 5}\ntwo: {<<: [*m, *b]}\n",
+      "base: &b {k: 1, l: 2}\nmore: &m {l: 3, n: 4}\none: {<<: *b, k: 5}\ntwo: {<<: [*m, *b]}\n"
+      "none: {<<: *b, k: null, o: null}\n",
       "x.yaml");
   CHECK(c.section("one").json() == R"({"k": 5, "l": 2})");
   CHECK(c.section("two").json() == R"({"l": 3, "n": 4, "k": 1})");
+  CHECK(c.section("none").json() == R"({"o": null, "l": 2})");
   CHECK(refused_yaml("a: {<<: 3}\n") ==
         "x.yaml:1:5: error: '<<' takes a mapping or a list of mappings, got '3'");
 }

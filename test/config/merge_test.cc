@@ -1,4 +1,6 @@
 // Included files, the environment and the command line.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -102,6 +104,18 @@ TEST_CASE("errors of an include have the place of the include") {
         "x.yaml:1:10: error: include: expected a file name, got a list");
 }
 
+TEST_CASE("what a config from a pipe includes is in the working folder") {
+  int ends[2] = {};
+  REQUIRE(::pipe(ends) == 0);
+  const std::string text = "include: nowhere.yaml\n";
+  REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  const std::string file = fmt::format("/dev/fd/{}", ends[0]);
+  CHECK(error_of([&] { load_config(file, {}); }) ==
+        file + ":1:10: error: include: 'nowhere.yaml': no such file");
+  ::close(ends[0]);
+}
+
 TEST_CASE("files that are not configs") {
   const TempFolder folder;
   CHECK(error_of([&] { load_config(folder.path(), {}); }) ==
@@ -131,6 +145,8 @@ TEST_CASE("the environment in values") {
         "(${BV_TEST_NONE:-value} gives a default)\n"
         "x.yaml:2:4: error: '${1 2}' is not the name of an environment variable\n"
         "x.yaml:3:4: error: '${' without '}'");
+  CHECK(error_of([&] { parse_config("a: x/${BV_TEST_NONE:-${HOME}/w}\n", "x.yaml"); }) ==
+        "x.yaml:1:4: error: '${BV_TEST_NONE:-${HOME}': it cannot contain another '${'");
   ::setenv("BV_TEST_LR", "\xFF", 1);
   CHECK(error_of([&] { parse_config("a: ${BV_TEST_LR}\n", "x.yaml"); }) ==
         "x.yaml:1:4: error: the environment variable holds invalid UTF-8");
@@ -194,6 +210,73 @@ TEST_CASE("null on the command line removes a key, whatever its name") {
   CHECK(with("a: {b: 1}\n", {{"a", "null"}, {"a.c", "2"}}).json() == R"({"a": {"c": 2}})");
 }
 
+TEST_CASE("a negative duration replaces the included one in another unit") {
+  const TempFolder folder;
+  folder.write("base.yaml", "ckpt_epochs: 1\nlog_epochs: 2\n");
+  const std::string file =
+      folder.write("run.yaml", "include: base.yaml\nckpt_steps: -1\nlog_steps: null\n");
+  const Config c = load_config(file, {});
+  CHECK_FALSE(c.has("ckpt_epochs"));
+  CHECK(c.get<int64_t>("ckpt_steps") == -1);
+  CHECK(c.has("log_epochs"));
+}
+
+TEST_CASE("a null removes a key only once, also of an alias below '<<'") {
+  const TempFolder folder;
+  folder.write("root.yaml", "evals: {val: {k: 1}, on: {k: 2}}\n");
+  folder.write("base.yaml", "include: root.yaml\nevals: {val: null}\n");
+  const std::string file =
+      folder.write("run.yaml", "include: base.yaml\nevals: {val: null, vall: null}\n");
+  CHECK(load_config(file, {}).json() == R"({"evals": {"on": {"k": 2}, "vall": null}})");
+  folder.write("run.yaml",
+               "include: root.yaml\nsome: &s {val: {k: 3}}\nevals: {<<: *s, val: null}\n");
+  CHECK(load_config(file, {}).json() ==
+        R"({"evals": {"on": {"k": 2}}, "some": {"val": {"k": 3}}})");
+}
+
+TEST_CASE("the command line reaches keys with dots") {
+  const std::string file =
+      "evals:\n  val: {log_steps: 5}\n  val.v2: {log_epochs: 1, data: {split: a}}\n";
+  CHECK(
+      with(file, {{"evals.val.v2.log_steps", "7"},
+                  {"evals.val.v2.data.split", "b"},
+                  {"evals.val.log_steps", "6"}})
+          .json() ==
+      R"({"evals": {"val": {"log_steps": 6}, "val.v2": {"data": {"split": "b"}, "log_steps": 7}}})");
+  CHECK(with(file, {{"evals.val.v2", "null"}, {"evals.val.v2", "null"}}).json() ==
+        R"({"evals": {"val": {"log_steps": 5}}})");
+  CHECK(
+      with(file, {{"evals.val.v3", "1"}}).json() ==
+      R"({"evals": {"val": {"log_steps": 5, "v3": 1}, "val.v2": {"log_epochs": 1, "data": {"split": "a"}}}})");
+}
+
+TEST_CASE("a value on the command line has no comment") {
+  const auto line = [](const std::string& value) {
+    return error_of([&] { with("a: 1\n", {{"a", value}}); });
+  };
+  const std::string why =
+      ": error: the '#' begins a comment of YAML: put the value in YAML's quotes, as in --set "
+      "'KEY=\"a #b\"'";
+  for (const std::string value : {"b #c/", "#c/", "[1, 2]  # two", "it's #1", "'b' #c"})
+    CHECK(line(value) == "--set a=" + value + why);
+  for (const std::string value : {"b#c", "'b #c'", "{k: \"b \\\" #c\"}", "['it''s #1']", "'#c'"})
+    CHECK(line(value).empty());
+}
+
+TEST_CASE("a value on the command line does not drop an earlier one below it") {
+  const std::string file = "model: {width: 8, dense: 2}\n";
+  CHECK(error_of([&] {
+          with(file, {{"model.dense", "5"}, {"model", "{width: 4}"}});
+        }) ==
+        "--set model={width: 4}: error: would replace the value of '--set model.dense=5'; "
+        "give this one first");
+  CHECK(with(file, {{"model", "{width: 4}"}, {"model.dense", "5"}}).json() ==
+        R"({"model": {"width": 4, "dense": 5}})");
+  CHECK(with(file, {{"model.dense", "5"}, {"model", "null"}}).json() == "{}");
+  CHECK(with(file, {{"model.dense", "5"}, {"model.dense", "6"}}).json() ==
+        R"({"model": {"width": 8, "dense": 6}})");
+}
+
 TEST_CASE("a value on the command line may contain what a file may not substitute") {
   CHECK(with("a: 1\n", {{"a", "${HOME_OF_NOBODY}"}}).get<std::string>("a") == "${HOME_OF_NOBODY}");
 }
@@ -228,9 +311,9 @@ TEST_CASE("a duration on the command line replaces the file's other units") {
         R"({"s": {"warmup_steps": 5, "warmup_x": 1}, "log_steps": 50, "total_steps": 3})");
   CHECK(with(file, {{"s.warmup_epochs", "1"}, {"log_seconds", "2.5"}}).json() ==
         R"({"total_epochs": 90, "s": {"warmup_x": 1, "warmup_epochs": 1}, "log_seconds": 2.5})");
-  // Missing values replace nothing. Two units on the command line stay two.
-  CHECK(with(file, {{"total_steps", "-1"}}).has("total_epochs"));
+  // Null replaces nothing, but "none" does. Two units on the command line stay two.
   CHECK(with(file, {{"total_steps", "null"}}).has("total_epochs"));
+  CHECK(with("ckpt_epochs: 1\n", {{"ckpt_steps", "-1"}}).json() == R"({"ckpt_steps": -1})");
   const Config two = with(file, {{"total_steps", "3"}, {"total_epochs", "1"}});
   CHECK(two.has("total_steps"));
   CHECK(two.has("total_epochs"));

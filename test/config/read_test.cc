@@ -72,6 +72,11 @@ TEST_CASE("each wrong type gives one line") {
   CHECK(read("n: 0x10", integer) == "x.yaml:1:4: error: n: expected an integer, got '0x10'");
   CHECK(read("n: 9223372036854775808", integer) ==
         "x.yaml:1:4: error: n: expected an integer, got '9223372036854775808' (out of range)");
+  CHECK(read("n: 1e18", integer) ==
+        "x.yaml:1:4: error: n: expected an integer, got '1e18' (write all its digits, because it "
+        "is beyond 2^53)");
+  CHECK(read("n: 1e19", integer) ==
+        "x.yaml:1:4: error: n: expected an integer, got '1e19' (out of range)");
   for (const std::string text : {".inf", "-.inf", "+.Inf", ".INF"}) {
     CHECK(read("lr: " + text, number) ==
           "x.yaml:1:5: error: lr: expected a finite number, got '" + text + "'");
@@ -198,6 +203,17 @@ TEST_CASE("sections, items and lists of mappings") {
         "x.yaml:5:8: error: evals.bad: expected a mapping, got '3'\n"
         "x.yaml:6:21: error: schedules[1]: expected a mapping, got '2'\n"
         "x.yaml:7:10: error: not_map: expected a mapping, got '1'");
+}
+
+TEST_CASE("a section that is no mapping, or is empty, gives one problem at its place") {
+  const auto missing = [](const std::string& text) {
+    const Config c = parse_config(text, "x.yaml");
+    attempt(c, [&] { c.section("own").get<double>("rate"); });
+    c.done(/*although_incomplete=*/true);
+    return error_of([&] { throw_problems(c); });
+  };
+  CHECK(missing("own: 0.99\n") == "x.yaml:1:6: error: own: expected a mapping, got '0.99'");
+  CHECK(missing("\nown:\n") == "x.yaml:2:1: error: own.rate: missing: a number is required");
 }
 
 TEST_CASE("sections chosen by patterns") {

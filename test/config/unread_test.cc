@@ -5,12 +5,19 @@
 #include "lib/config/config.h"
 #include "lib/config/familiar_table.h"
 #include "lib/config/familiar_words.h"
+#include "lib/config/key_table.h"
 #include "lib/config/load_config.h"
 #include "lib/util/text.h"
 #include "test/support/error.h"
 
 namespace bv::test {
 namespace {
+
+// The tables of data sets are not part of this program.
+const KeyTable data_keys("input.data", {},
+                         {{"name", "string", "required", "The source."},
+                          {"split", "string", "train", "The part of the data set."}});
+const KeyTable file_keys("input.data: file", {}, {{"fname", "string", "required", "The file."}});
 
 std::string problems(const Config& config) {
   return error_of([&] { throw_problems(config); });
@@ -70,6 +77,35 @@ TEST_CASE("a key that was read elsewhere is said to belong there") {
         "x.yaml:1:1: error: unknown key 'special': it belongs below 'own'\n"
         "x.yaml:3:3: error: unknown key 'own.general': it belongs at the top level\n"
         "x.yaml:4:3: error: unknown key 'own.x'; known here: special, xx");
+}
+
+TEST_CASE("a key of another data set's source is not said to belong there") {
+  const Config c = parse_config(
+      "input: {data: {name: csv, fname: a}}\n"
+      "evals: {val: {data: {name: digits, fname: b}, train: {fname: c, split: test}}}\n",
+      "x.yaml");
+  const Config data = c.section("input").section("data");
+  data.get<std::string>("name");
+  data.get<std::string>("fname");
+  const Config val = c.section("evals").section("val");
+  val.section("data").get<std::string>("name");
+  CHECK_FALSE(attempt(c, [&] { val.section("train").get<std::string>("name"); }));
+  c.done(/*although_incomplete=*/true);
+  CHECK(problems(c) ==
+        "x.yaml:2:36: error: unknown key 'evals.val.data.fname'; known here: name\n"
+        "x.yaml:2:54: error: evals.val.train.name: missing: a string is required");
+}
+
+TEST_CASE("an include stands at the top level of a file") {
+  const Config c = parse_config("input: {include: base.yaml}\n", "x.yaml",
+                                {{"include", "b.yaml", "--set include=b.yaml"}});
+  CHECK_FALSE(attempt(c, [&] { c.section("input").get<int64_t>("batch_size"); }));
+  c.done(/*although_incomplete=*/true);
+  CHECK(problems(c) ==
+        "--set include=b.yaml: error: unknown key 'include': only a file can include another\n"
+        "x.yaml:1:8: error: input.batch_size: missing: an integer is required\n"
+        "x.yaml:1:9: error: unknown key 'input.include': an included file is named at the top "
+        "level only");
 }
 
 TEST_CASE("a key without a value may lack a ':' or a space") {

@@ -223,11 +223,11 @@ TEST_CASE("inconsistent variables are refused by name") {
     return refused_layout(flags(), with(kTorchrun, more));
   };
   CHECK(torchrun({{"RANK", "8"}}) == "RANK=8: error: must be below WORLD_SIZE=8");
-  CHECK(torchrun({{"RANK", "two"}}) == "RANK=two: error: expected a whole number");
+  CHECK(torchrun({{"RANK", "two"}}) == "RANK=two: error: expected an integer");
   CHECK(torchrun({{"RANK", "-1"}}) == "RANK=-1: error: expected a number from 0 to 65535");
-  CHECK(torchrun({{"RANK", "1e3"}}) == "RANK=1e3: error: expected a whole number");
+  CHECK(torchrun({{"RANK", "1e3"}}) == "RANK=1e3: error: expected an integer");
   CHECK(torchrun({{"WORLD_SIZE", "99999999999"}}) ==
-        "WORLD_SIZE=99999999999: error: expected a whole number");
+        "WORLD_SIZE=99999999999: error: expected an integer");
   CHECK(torchrun({{"LOCAL_RANK", "4"}}) == "LOCAL_RANK=4: error: must be below LOCAL_WORLD_SIZE=4");
   CHECK(torchrun({{"MASTER_PORT", "0"}}) ==
         "MASTER_PORT=0: error: expected a number from 1 to 65535");

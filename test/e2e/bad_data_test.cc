@@ -181,11 +181,11 @@ TEST_CASE("what the model or an evaluator cannot take is refused before the run"
       "onehot(10, key=\"label\", key_result=\"labels\")|keep(\"image\", \"labels\")\n\n";
   CHECK(bad.line(digits_with(pp, "keep(\"image\")\n\n")) ==
         "c.yaml:13:7: error: [classify] a batch has no 'labels', only image; make them with "
-        "onehot(C, key=\"label\", key_result=\"labels\") and name them in keep(\"image\", "
+        "onehot(C, key=\"label\", key_result=\"labels\") and list them in keep(\"image\", "
         "\"labels\")\n");
   const std::string eval = "pp_fn: value_range(-1, 1)|onehot(10";
   CHECK(bad.line(digits_with(eval, "pp_fn: value_range(-1, 1)|onehot(12")) ==
-        "c.yaml:32:12: error: evals.test.pp_fn: evaluator 'test': 'labels' are of 12 classes but "
+        "c.yaml:32:12: error: evals.test.pp_fn: evaluator 'test': 'labels' has 12 classes, but "
         "num_classes is 10\n");
   CHECK(bad.line(digits_with(eval, "pp_fn: value_range(-1, 1)|onehot(5")) ==
         "c.yaml:32:12: error: evals.test.pp_fn: test row 0: onehot: 'label' is 6, must be within "
@@ -197,8 +197,8 @@ TEST_CASE("what the model or an evaluator cannot take is refused before the run"
   CHECK(bad.line(digits_with(eval, "pp_fn: onehot(10")) ==
         "c.yaml:32:12: error: gives an 8-bit 'image'; add value_range(-1, 1)\n");
   CHECK(bad.line(digits_with("loss: softmax_xent\n", "loss: weighted_softmax_xent\n")) ==
-        "c.yaml:18:7: error: loss 'weighted_softmax_xent': it needs class numbers and weights of "
-        "every token of a sequence, which no task supplies; for images of classes use softmax_xent "
+        "c.yaml:18:7: error: loss 'weighted_softmax_xent': it needs the class number and weight of "
+        "every token of a sequence, which no task supplies; to classify images, use softmax_xent "
         "or sigmoid_xent\n");
 }
 

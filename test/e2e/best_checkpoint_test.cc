@@ -179,6 +179,17 @@ TEST_CASE("the best checkpoint by another metric is not overwritten") {
                                    " is the checkpoint with the lowest test/loss; give the highest "
                                    "test/prec@1 a unique `name`, or move the folder away"));
   CHECK(exists(f.workdir + "/DONE"));
+  // Nothing is left to train.
+  const Finished finished = f.train_with({"best.metric=test/prec@1"});
+  CHECK(finished.code == 2);
+  CHECK(contains(finished.err, f.best() + " is the checkpoint with the lowest test/loss; "));
+  const Finished named = f.train_with({"best.name=l"});
+  INFO(named.err);
+  CHECK(named.code == 0);
+  CHECK(contains(named.err, f.best() + "-l does not exist, and a finished run looks for no best "
+                                       "checkpoint; to find it, give `bvtrain eval` a --config "
+                                       "whose `best` has `by: eval`\n"));
+  CHECK_FALSE(contains(f.train().err, "does not exist"));
   CHECK(read_text(f.best() + "/manifest.json") == manifest);
 }
 
@@ -332,9 +343,9 @@ TEST_CASE("a run that no longer improves stops early, and goes on with more pati
   CHECK(read_text(f.workdir + "/metrics.jsonl") == rows);
   const Finished replayed = run({"replay", "--workdir", f.workdir});
   CHECK(replayed.code == 2);
-  CHECK(contains(replayed.err,
-                 ": error: its newest checkpoint is of the last step, 6: there is "
-                 "nothing to repeat\n"));
+  CHECK(contains(
+      replayed.err,
+      ": error: its newest checkpoint belongs to the last step, 6: there is nothing to repeat\n"));
 
   CHECK(f.train_with({"lr=0.0", "early_stop.patience_steps=9"}).code == 0);
   stopped_at(10, true);  // also a step of ckpt_steps
@@ -374,8 +385,9 @@ TEST_CASE("a run that goes back before its best step puts ckpt/best aside") {
   const Finished again = f.train_with({"keep_ckpt_steps=1"});
   INFO(again.err);
   CHECK(again.code == 0);
-  CHECK(contains(again.err, fmt::format("is of step {}, but the run continues from step {}; it is ",
-                                        best, best - 1)));
+  CHECK(contains(again.err,
+                 fmt::format("belongs to step {}, but the run continues from step {}; it is ", best,
+                             best - 1)));
   CHECK(exists(fmt::format("{}/ckpt/old-best-step-{}", f.workdir, best)));
   CHECK(best_of(f.best()).at("step") == best);  // the same steps, done again
 }

@@ -87,10 +87,10 @@ TEST_CASE("ckpt ls lists sizes, values and why each checkpoint is kept") {
 
 TEST_CASE("ckpt verify finds a damaged checkpoint, and names it") {
   const std::string whole = ckpt({"verify", trained().workdir}).out;
-  CHECK(count(whole, ": whole, ") == count(whole, "\n"));
-  CHECK(contains(whole, "step-5: whole, "));
-  CHECK(contains(whole, "best: whole, "));
-  CHECK(ckpt({"verify", trained().workdir + ":best"}).out.starts_with("best: whole, "));
+  CHECK(count(whole, ": intact, ") == count(whole, "\n"));
+  CHECK(contains(whole, "step-5: intact, "));
+  CHECK(contains(whole, "best: intact, "));
+  CHECK(ckpt({"verify", trained().workdir + ":best"}).out.starts_with("best: intact, "));
 
   TempFolder copy;
   fs::create_directories(copy / "ckpt");
@@ -101,7 +101,7 @@ TEST_CASE("ckpt verify finds a damaged checkpoint, and names it") {
   content.back() = static_cast<char>(content.back() ^ 1);
   write(shard, content);
   const Finished damaged = ckpt({"verify", copy.path()}, 5);
-  CHECK(contains(damaged.out, "step-5: whole, "));
+  CHECK(contains(damaged.out, "step-5: intact, "));
   CHECK(contains(damaged.out, "step-10: state-00000-of-00001.safetensors: checksum of chunk "));
   CHECK(damaged.err == "bvtrain ckpt verify: error: 1 of 2 checkpoints damaged\n");
   fs::remove(copy / "ckpt/step-10/manifest.json");
@@ -199,7 +199,7 @@ TEST_CASE("ckpt rm removes checkpoints, but not the newest and not while the run
   }
   CHECK(ckpt({"rm", workdir, "--steps", "5,20"}, 2).err ==
         step(20) +
-            ": error: is the newest whole checkpoint, from which the run continues; nothing was "
+            ": error: is the newest intact checkpoint, from which the run continues; nothing was "
             "removed\n");
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"ckpt", "rm", workdir, "--steps", "5", "--dry-run"},

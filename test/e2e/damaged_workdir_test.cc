@@ -190,7 +190,7 @@ TEST_CASE("a run.json with wrong types is put aside with a line that says so") {
   f.train_and_die();
   const std::string file = f.workdir + "/run.json", whole = read_file(file);
   for (const auto& [member, value, fault] :
-       {std::tuple{"restarts", "[]", "'restarts' is a list, expected a whole number"},
+       {std::tuple{"restarts", "[]", "'restarts' is a list, expected an integer"},
         {"first_started", "3", "'first_started' is the number 3, expected a string"},
         {"config_changes", "[1]",
          "'config_changes' holds an entry without 'step' and 'changes'"}}) {
@@ -233,7 +233,7 @@ TEST_CASE("a sealed manifest with wrong types makes the run fall back to the che
   const std::string said = f.finish();
   CHECK(contains(said,
                  "[ckpt] step-8: manifest.json: meta.chrono.accum_examples_seen is a string, "
-                 "expected a whole number; falling back"));
+                 "expected an integer; falling back"));
   CHECK(contains(said, "Resuming training from checkpoint " + f.workdir + "/ckpt/step-4"));
 }
 

@@ -88,7 +88,7 @@ TEST_CASE("data check lists broken examples of a folder and of a config, in orde
   CHECK(config.out.empty());
   CHECK(config.err ==
         fmt::format("bvtrain data check: error: 2 of 34 examples are broken (input: 2 of 26, "
-                    "evals.val: 0 of 8); the key `quarantine: {}` leaves them out\n",
+                    "evals.val: 0 of 8); the key `quarantine: {}` excludes them\n",
                     list));
   CHECK(json_lines(read_text(list))[1].at("data") == "input");
 
@@ -108,7 +108,7 @@ TEST_CASE("a run leaves out the examples of the list, and only those") {
                                 "input.quarantine=" + list, "--set", "total_steps=20"});
   INFO(trained.err);
   CHECK(trained.code == 0);
-  CHECK(contains(trained.err, "input.quarantine: 2 of 26 examples of input are left out\n"));
+  CHECK(contains(trained.err, "input.quarantine: 2 of 26 examples of input are excluded\n"));
   CHECK_FALSE(exists(dir / "w/skipped.jsonl"));
   // A broken file that is not in the list ends the run.
   dir.write("short.jsonl", read_text(list).substr(0, read_text(list).find('\n') + 1));
@@ -163,7 +163,7 @@ lr: 0.1
   const Finished fits = start();
   INFO(fits.err);
   CHECK(fits.code == 0);
-  CHECK(contains(fits.err, "input.quarantine: 1 of 8 examples of input is left out\n"));
+  CHECK(contains(fits.err, "input.quarantine: 1 of 8 examples of input is excluded\n"));
   // A run's skipped examples are also such a list.
   REQUIRE(run({"--config", dir / "c.yaml", "--workdir", dir / "w", "--set", "total_steps=8",
                "--set", "input.quarantine=null", "--set", "input.skip_errors=true"})
@@ -274,7 +274,7 @@ TEST_CASE("what data commands cannot do is one line") {
   dir.write("empty/readme.txt", "x");
   CHECK(refusal({"data", "check", dir / "empty"})
             .starts_with((dir / "empty") +
-                         ": error: has no data that can be recognised; give --config, "));
+                         ": error: has no data that can be recognized; give --config, "));
 }
 
 TEST_CASE("a signal ends data check at once, without half a list") {

@@ -238,6 +238,41 @@ log_training_steps: 1
   }
 }
 
+TEST_CASE("a frozen batch norm keeps its running statistics, whatever computes the batch") {
+  DataParallelRuns f;
+  write(f.config, R"(
+num_classes: 10
+total_steps: 3
+precision: float32
+input: {data: {name: synthetic, size: 64, image_size: 16, classes: 10, encoded: none}, batch_size: 16,
+        pp: 'value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")'}
+model_name: resnet_cifar
+model: {norm: batch, width: 16}
+schedule: [["head/.*", {}], [".*", null]]
+optax_name: scale_by_adam
+lr: 0.001
+log_training_steps: 1
+)");
+  f.train("one", 1);
+  f.train("two", 2);
+  const Finished parts = run(f.args("parts", 1, {"--set", "grad_accum_steps=4"}));
+  INFO(parts.err);
+  REQUIRE(parts.code == 0);
+  CHECK(parts.err.find("batch norm takes its statistics") == std::string::npos);
+  for (const std::string name : {"one", "two", "parts"}) {
+    INFO(name);
+    check_close(repeatable_rows(f.dir / "one"), repeatable_rows(f.dir / name), 1e-5);
+    int buffers = 0;
+    for (const auto& [path, value] : Checkpointer::load(f.dir / name).tensors) {
+      if (!path.starts_with("buffers/")) continue;
+      INFO(path);
+      ++buffers;
+      CHECK(value.eq(path.ends_with("/var") ? 1 : 0).all().item<bool>());
+    }
+    CHECK(buffers > 4);
+  }
+}
+
 TEST_CASE("two processes evaluate a data set without a mistake") {
   // The mistakes of all ranks are gathered for the report: none at all must not be an error.
   const DigitsRun run(

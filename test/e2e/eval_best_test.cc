@@ -110,9 +110,11 @@ TEST_CASE("the best checkpoint of bvtrain eval is moved aside when its step is t
   const Finished evaluated = f.evaluate();
   INFO(evaluated.err);
   CHECK(evaluated.code == 0);
-  CHECK(contains(evaluated.err, fmt::format("{} is of step {}, whose row is replaced; moved it to "
-                                            "{}/ckpt/old-best-step-{}",
-                                            f.best(), before->step, f.workdir, before->step)));
+  CHECK(contains(
+      evaluated.err,
+      fmt::format(
+          "{} belongs to step {}, whose row is replaced; moved it to {}/ckpt/old-best-step-{}",
+          f.best(), before->step, f.workdir, before->step)));
   f.check_best();
 
   // Now the run saves other steps, the first of them after one that it has discarded.
@@ -134,6 +136,56 @@ TEST_CASE("the best checkpoint of bvtrain eval is moved aside when its step is t
   CHECK(steps == std::vector<std::string>{"5", "14", "19"});
   f.check_best();
   CHECK(contains(f.evaluate().err, "All 3 checkpoints have a row already"));
+}
+
+TEST_CASE("bvtrain eval evaluates a best checkpoint with a name") {
+  const RunWithBest f;
+  REQUIRE(f.train().code == 0);
+  const std::string own = f.workdir + ":best-own";
+  const auto evaluate = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> all = {"eval", "--workdir", own};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return run(all);
+  };
+  const Finished evaluated = evaluate({"--json"});
+  INFO(evaluated.err);
+  REQUIRE(evaluated.code == 0);
+  const auto json = nlohmann::json::parse(evaluated.out);
+  const auto best = read_best(f.workdir + "/ckpt/best-own");
+  REQUIRE(best);
+  CHECK(json.at("step") == best->step);
+  CHECK(json.at("metrics").at("test/loss") == best->value);
+  for (const char* flag : {"--follow", "--once"}) {
+    const Finished rows = evaluate({flag});
+    CHECK(rows.code == 2);
+    CHECK(rows.err == "--workdir " + own +
+                          ": error: names one checkpoint, which gets no row; leave out --follow, "
+                          "--once, --output and --ckpt, or give the folder of the run\n");
+  }
+  CHECK(evaluate({"--best"}).err == "--best: error: --workdir names a best checkpoint already\n");
+  CHECK(!exists(own));
+  CHECK(contains(run({"eval", "--workdir", f.workdir + ":best-other"}).err,
+                 "best-other: error: no such checkpoint; there is best-own\n"));
+}
+
+TEST_CASE("an evaluation that keeps no best checkpoint need not measure its metric") {
+  const RunWithBest f;
+  REQUIRE(f.train().code == 0);
+  const auto code = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--set", "evals.job=null"});
+    const Finished finished = f.evaluate(flags);
+    UNSCOPED_INFO(finished.err);
+    return finished.code;
+  };
+  CHECK(code({"--output", f.dir / "only_test"}) == 0);
+  CHECK(metric_rows(f.dir / "only_test").back().contains("test/loss"));
+  CHECK(code({"--ckpt", "20"}) == 0);
+  const Finished kept = f.evaluate({"--set", "evals.job=null"});
+  CHECK(kept.code == 2);
+  CHECK(contains(kept.err, "no evaluator measures 'job/loss'"));
+  CHECK(code({"--set", "best=null"}) == 0);
+  CHECK(metric_rows(f.workdir + "/eval").size() == 4);
+  CHECK(!exists(f.best()));
 }
 
 }  // namespace bv::test

@@ -64,8 +64,13 @@ TEST_CASE("bvtrain eval writes the rows of the run, to the bit, each once") {
   CHECK(exists(f.workdir + "/eval/tb"));
 
   const std::string before = read_text(f.workdir + "/eval/metrics.jsonl");
+  const auto event_files = [&] {
+    return std::distance(fs::directory_iterator(f.workdir + "/eval/tb"), {});
+  };
+  const auto files_before = event_files();
   CHECK(contains(f.evaluate().err, "All 4 checkpoints have a row already; the rows are in "));
   CHECK(read_text(f.workdir + "/eval/metrics.jsonl") == before);
+  CHECK(event_files() == files_before);
 
   const Finished one = f.evaluate({"--ckpt", "10", "--json"});
   INFO(one.err);
@@ -329,14 +334,76 @@ TEST_CASE("bvtrain eval goes on after a harmless change, and after a first try w
   CHECK(contains(other_loss.err, "/eval: error: has rows of other evaluators; "));
 }
 
+TEST_CASE("bvtrain eval goes on after a default was written out") {
+  const EvaluatedRun f;
+  REQUIRE(f.train().code == 0);
+  REQUIRE(f.evaluate().code == 0);
+  const std::string all = "All 4 checkpoints have a row already";
+  using Flags = std::vector<std::string>;
+  for (const Flags& flags : {Flags{"--set", "evals.test.label_key=labels"},
+                             Flags{"--config", f.workdir + "/config.yaml"}}) {
+    const Finished again = f.evaluate(flags);
+    INFO(again.err);
+    CHECK(again.code == 0);
+    CHECK(contains(again.err, all));
+  }
+  // The run's own resolved config changes nothing for the run.
+  write(f.dir / "resolved.yaml", read_text(f.workdir + "/config.yaml"));
+  REQUIRE(run({"--config", f.dir / "resolved.yaml", "--workdir", f.workdir, "--accept-changes",
+               "--set", "total_steps=25"})
+              .code == 0);
+  const Finished more = f.evaluate();
+  INFO(more.err);
+  CHECK(more.code == 0);
+  CHECK(contains(more.err, "Evaluated 1 checkpoint;"));
+}
+
+TEST_CASE("bvtrain eval says which evaluator the rows lack") {
+  const EvaluatedRun f;
+  REQUIRE(f.train().code == 0);
+  REQUIRE(f.evaluate({"--set", "evals.only_job=null"}).code == 0);
+  const std::string rows = ": the rows of steps 5 .. 20 have no metrics of ",
+                    hint = "; to measure them, choose another folder with --output\n";
+  const Finished plain = f.evaluate();
+  INFO(plain.err);
+  CHECK(plain.code == 0);
+  CHECK(contains(plain.err, f.workdir + "/eval" + rows + "only_job" + hint));
+  const Finished named = f.evaluate({"--config", f.config});
+  INFO(named.err);
+  CHECK(named.code == 2);
+  CHECK(contains(named.err, f.workdir + "/eval: error" + rows + "'only_job'" + hint));
+  CHECK(f.evaluate({"--set", "evals.only_job.batch_size=50"}).code == 2);
+  CHECK(metric_rows(f.workdir + "/eval").size() == 4);
+  CHECK(f.evaluate({"--config", f.config, "--output", f.dir / "all"}).code == 0);
+}
+
+TEST_CASE("a new folder of bvtrain eval has rows of the evaluators that the run has now") {
+  const EvaluatedRun f;
+  REQUIRE(f.train().code == 0);
+  REQUIRE(f.train({"--accept-changes", "--set", "total_steps=25", "--set",
+                   "evals.test.data.split=test[:50]"})
+              .code == 0);
+  const Finished evaluated = f.evaluate({"--output", f.dir / "fresh"});
+  INFO(evaluated.err);
+  CHECK(evaluated.code == 0);
+  const std::vector<TextRow> rows = metric_rows(f.dir / "fresh");
+  REQUIRE(rows.size() == 5);
+  std::map<std::string, TextRow> in_loop;
+  for (const TextRow& row : metric_rows(f.workdir)) in_loop[row.at("step")] = row;
+  CHECK(part(rows.back(), "test/") == part(in_loop.at("25"), "test/"));
+  // When the run was at step 5, it had another evaluator.
+  CHECK(rows.front().at("step") == "5");
+  CHECK(part(rows.front(), "test/") != part(in_loop.at("5"), "test/"));
+}
+
 TEST_CASE("bvtrain eval ends with code 7 if the run has failed, and refuses generated data") {
   const EvaluatedRun f;
   REQUIRE(f.train({"--synthetic", "--set", "total_steps=5"}).code == 0);
   const Finished generated = f.evaluate();
   CHECK(generated.code == 2);
   CHECK(contains(generated.err,
-                 ": error: is of a run with --synthetic, but its config names real "
-                 "data; it cannot be evaluated\n"));
+                 ": error: belongs to a run with --synthetic, but its config names real data; it "
+                 "cannot be evaluated\n"));
   const DigitsRun other(read_text(f.config));
   write(other.workdir + "/result.json", R"({"exit_code": 4, "status": "diverged"})");
   const Finished failed = run({"eval", "--workdir", other.workdir, "--follow"});

@@ -4,10 +4,12 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/util/file.h"
 #include "test/support/binary.h"
+#include "test/support/digits_run.h"
 #include "test/support/golden.h"
 #include "test/support/text.h"
 
@@ -160,6 +162,21 @@ TEST_CASE("an output that the model does not have is refused before the run star
                    "has: conv_0, conv_1, logits, pre_logits"));
     CHECK(!exists(dir / "out"));
   }
+}
+
+TEST_CASE("an evaluator that takes longer than its interval does not run at every step") {
+  const DigitsRun f(digits_config("lr: 0.01\nevals:\n") +
+                    digits_evaluator("test", {"log_seconds: 0.2"}));
+  const Finished finished =
+      f.train_with({"total_steps=400", "log_training_steps=100", "ckpt_steps=0"},
+                   {{"BVTRAIN_SLEEP_AT", "eval.rank0:1+:0.3"}});
+  INFO(finished.err);
+  REQUIRE(finished.code == 0);
+  int evaluated = 0;
+  for (const TextRow& row : metric_rows(f.workdir)) evaluated += row.contains("test/loss") ? 1 : 0;
+  const auto result = nlohmann::json::parse(read_text(f.workdir + "/result.json"));
+  // Those before the first step and after the last one are not due by the clock.
+  CHECK(evaluated - 2 <= 1 + result.at("training_seconds").get<double>() / 0.2);
 }
 
 }  // namespace bv::test

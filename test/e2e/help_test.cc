@@ -62,6 +62,9 @@ TEST_CASE("help explains a key: meaning, type, default, and big_vision's name") 
   CHECK(contains(lr, "  big_vision  lr\n"));
   CHECK(contains(help({"evals.*.pp_fn"}), "evals.*.pp_fn: a key of "));
   CHECK(help({"evals.val.pp_fn"}) == help({"evals.*.pp_fn"}));
+  CHECK(contains(help({"input.data.split"}), "input.data.split: a key of "));
+  for (const char* data : {"evals.val.data.split", "evals.knn.train.split", "input.own.data.split"})
+    CHECK(help({data}) == help({"input.data.split"}));
   CHECK(contains(help({"total_epochs"}), "total_{steps,examples,epochs}: "));
   // A key of several models: all of them, and each alone.
   CHECK(contains(help({"depth"}), "model.depth: "));
@@ -104,7 +107,7 @@ TEST_CASE("help says what is nearest to a word that it does not know") {
 TEST_CASE("help on a value names its keys") {
   const std::string huber = help({"huber"});
   CHECK(huber.starts_with("huber: a value of these keys, or named in their help\n\n"));
-  CHECK(contains(huber, "\n  loss                     Loss that the training minimises.\n"));
+  CHECK(contains(huber, "\n  loss                     Loss that the training minimizes.\n"));
   CHECK(contains(huber, "\n  task_kw.delta            With `loss: huber`, "));
   CHECK(contains(help({"zero1"}), "\n  sharding_strategy "));
 }
@@ -185,6 +188,13 @@ TEST_CASE("the schema accepts every config of the repository and refuses wrong o
       "optax_name: sgd\nlr: ${LR}\n"
       "input: {data: {name: digits}, batch_size: '${B:-8}', shuffle: '${SHUFFLE}', pp: flip_lr}\n");
   argv.push_back(dir / "variables.yaml");
+  // What another file or --set completes, and null where it removes a key.
+  write(dir / "partial.yaml",
+        "include: variables.yaml\nmodel: null\noptax: null\ntask: null\nmodel_name: null\n"
+        "loss: null\nschedule: {decay_type: null}\nbest: {name: b}\nearly_stop: {min_delta: 0.1}\n"
+        "input: {batch_size: 16, cache: {gib: 3}, data: {split: test}}\n"
+        "evals: {val: {loss_name: null, data: {split: test}}, train: null}\n");
+  argv.push_back(dir / "partial.yaml");
   const Finished finished = program(argv);
   INFO(finished.out << finished.err);
   CHECK(finished.code == 0);

@@ -60,7 +60,7 @@ TEST_CASE("init writes a config for class folders, and never overwrites one") {
   const Finished again = run({"init", "photos"});
   CHECK(again.code == 2);
   CHECK(again.out.empty());
-  CHECK(again.err == "photos.yaml: error: exists already; name another --output\n");
+  CHECK(again.err == "photos.yaml: error: exists already; choose another --output\n");
 
   CHECK(train_few_steps("photos.yaml", "2").contains("val/prec@1"));
 }

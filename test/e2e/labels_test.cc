@@ -94,7 +94,7 @@ loss: sigmoid_xent
 input: {data: TRAIN, batch_size: 32, pp: 'value_range(-1, 1)|keep("image", "labels")'}
 evals:
   test: {type: class_metrics, data: TEST, pp_fn: 'value_range(-1, 1)|keep("image", "labels")',
-         multilabel: true, metrics: [f1_macro, map, auroc_per_class], log_epochs: 20, batch_size: 16}
+         metrics: [f1_macro, map, auroc_per_class], log_epochs: 20, batch_size: 16}
 )";
 
 constexpr const char* kNumbers = R"(
@@ -162,12 +162,12 @@ void check_starts(const Squares& squares, const std::string& exported) {
   for (const char* dont_load : {"[]", "['buffers/targets/.*']"}) {
     const Finished refused = measure_start(squares, bare, "refused", dont_load);
     CHECK(refused.code == 2);
-    CHECK(contains(refused.err, "it has no scale of targets (buffers/targets/mean, "));
+    CHECK(contains(refused.err, "it has no target scale (buffers/targets/mean, "));
     CHECK(contains(refused.err, "dont_load: ['buffers/targets/.*', 'head/.*']"));
   }
   const Finished half = measure_start(squares, exported, "half", "['head/.*']");
   CHECK(half.code == 0);
-  CHECK(contains(half.err, "the scale of its targets is loaded but not its last layer"));
+  CHECK(contains(half.err, "its target scale is loaded but not its last layer"));
   const Finished fresh = measure_start(squares, bare, "fresh", "['buffers/targets/.*', 'head/.*']");
   INFO(fresh.err);
   CHECK(fresh.code == 0);
@@ -186,6 +186,9 @@ TEST_CASE("several classes to an image: training, metrics, report, predictions")
   const std::string report = read_file(squares.dir / "w/report.html");
   CHECK(report.find("<h3>Metrics per class</h3>") != std::string::npos);
   CHECK(report.find(">ROC</text>") != std::string::npos);
+  const Finished evaluated = run({"eval", "--workdir", squares.dir / "w"});
+  INFO(evaluated.err);
+  CHECK(evaluated.code == 0);
 
   const at::Tensor labels = read_npz(squares.dir / "test.npz").at("labels");
   const auto lines = squares.predict({"--workdir", squares.dir / "w", "--top", "3"});
@@ -202,6 +205,16 @@ TEST_CASE("several classes to an image: training, metrics, report, predictions")
   }
   CHECK(right > 160);                                       // of 180
   CHECK(std::abs(sum - labels.sum().item<double>()) < 20);  // not one class to an image
+
+  // An exported file says that the classes are independent.
+  const std::string file = squares.dir / "w.safetensors";
+  REQUIRE(
+      run({"export", "--workdir", squares.dir / "w", "--format", "safetensors", "--output", file})
+          .code == 0);
+  const auto table = [&](const std::string& flag, const std::string& from) {
+    return run({"predict", "--input", squares.dir / "test.npz", flag, from}).out;
+  };
+  CHECK(table("--weights", file) == table("--workdir", squares.dir / "w"));
 }
 
 TEST_CASE("numbers: metrics, predictions and exported weights are in the units of the labels") {
@@ -383,9 +396,9 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
   INFO(swapped.err);
   CHECK(contains(swapped.err,
                  "was trained for the targets sum, first, but those of this run are "
-                 "first, sum: its outputs mean other targets until it is trained "
-                 "again, and it keeps their scale; model_load: {dont_load: "
-                 "['buffers/targets/.*', 'head/.*']} starts with a new one"));
+                 "first, sum: its outputs stand for the wrong targets until training has adapted "
+                 "it, and it keeps their scale; model_load: {dont_load: ['buffers/targets/.*', "
+                 "'head/.*']} starts with a new layer"));
   // The same with `resume` and a weights file.
   const std::string file = squares.dir / "numbers.safetensors";
   REQUIRE(run({"export", "--workdir", squares.dir / "numbers", "--format", "safetensors",
@@ -400,7 +413,7 @@ TEST_CASE("a CSV file of images gives several classes, soft labels or numbers") 
                                   "are first, sum: "));
   CHECK(contains(resumed.err,
                  "; model_init with model_load: {dont_load: "
-                 "['buffers/targets/.*', 'head/.*']} starts with a new one"));
+                 "['buffers/targets/.*', 'head/.*']} starts with a new layer"));
 
   write_csv(squares, "train", /*soft=*/true);
   config(kSeveral, "[left, middle, right]");

@@ -104,7 +104,7 @@ TEST_CASE("predict --eval leaves out what the evaluator's quarantine leaves out"
     CHECK_FALSE(line.at("file").get<std::string>().ends_with(":7"));
   }
   const Finished table = animals.predict();
-  CHECK(contains(table.err, "evals.val.quarantine: 1 of 12 examples of evals.val is left out\n"));
+  CHECK(contains(table.err, "evals.val.quarantine: 1 of 12 examples of evals.val is excluded\n"));
   CHECK(contains(table.out, " of 11 are right\n"));
   CHECK_FALSE(contains(table.err, "could not be read"));
 }

@@ -292,7 +292,7 @@ TEST_CASE("images may be listed on standard input, and their number does not cos
   CHECK(rows[0].at("error") == "is a folder");
   const Finished none = t.predict_list("\n", "");
   CHECK(none.code == 2);
-  CHECK(none.err == "standard input: error: names no file\n");
+  CHECK(none.err == "standard input: error: lists no files\n");
   const Finished lost = t.predict_list(t.dir / "gone.jpg" + "\n", "--output -");
   CHECK(lost.code == 3);
   CHECK(lost.out.empty());
@@ -393,7 +393,8 @@ TEST_CASE("predict refuses weights files that do not tell their model, by exact 
             {{"BVTRAIN_WORKDIR", t.dir / "none"}})
             .code == 0);
   CHECK(t.here(t.predict({"--eval", "val"}).err) ==
-        "--eval val: error: a weights file names no data; give --config or --workdir\n");
+        "--eval val: error: needs the evaluator's config, which a weights file does not contain; "
+        "give --config or --workdir\n");
 }
 
 }  // namespace bv::test

@@ -29,13 +29,14 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
             ": error: unknown suffix '.txt'; known: .npz, .jsonl, .csv; or give --format\n");
   CHECK(predict({"--format", "csv", "--output", to("x.npz")}) ==
         "--format csv --output " + to("x.npz") +
-            ": error: the suffix .npz means npz; name the file *.csv, or leave --format out\n");
+            ": error: the suffix .npz means npz; give the file the suffix .csv, or leave out "
+            "--format\n");
   CHECK(predict({"--format", "csv"}) ==
         "--format csv: error: needs --output FILE, or --output - for standard output\n");
   CHECK(predict({"--format", "npz", "--output", "-"}) ==
         "--format npz: error: needs --output FILE\n");
   CHECK(predict({"--top", "2", "--output", to("x.npz")}) ==
-        "--top 2: error: an npz holds the logits of all classes\n");
+        "--top 2: error: does not apply to npz files, which hold the logits of all classes\n");
   CHECK(predict({"--outputs", "image"}) == "--outputs image: error: needs --output F.npz\n");
   const std::string nowhere = to("none/x.npz");
   const std::string no_folder =
@@ -97,15 +98,16 @@ TEST_CASE("flags of predict and export that contradict each other are refused") 
         "--output -: error: is not written to standard output\n");
   CHECK(write_as({"--format", "npz", "--output", to("x.onnx")}) ==
         "--format npz --output " + to("x.onnx") +
-            ": error: the suffix .onnx means onnx; name the file *.npz, or leave --format out\n");
+            ": error: the suffix .onnx means onnx; give the file the suffix .npz, or leave out "
+            "--format\n");
   CHECK(write_as({"--format", "timm", "--output", to("x.npz")}) ==
         "--format timm --output " + to("x.npz") +
-            ": error: the suffix .npz means npz; name the file *.safetensors, or leave --format "
-            "out\n");
+            ": error: the suffix .npz means npz; give the file the suffix .safetensors, or leave "
+            "out --format\n");
   CHECK(write_as({"--format", "onnx", "--output", to("x.safetensors")}) ==
         "--format onnx --output " + to("x.safetensors") +
-            ": error: the suffix .safetensors means safetensors or timm; name the file *.onnx, or "
-            "leave --format out\n");
+            ": error: the suffix .safetensors means safetensors or timm; give the file the suffix "
+            ".onnx, or leave out --format\n");
 }
 
 TEST_CASE("an output file never replaces an image or a YAML file") {

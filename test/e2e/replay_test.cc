@@ -70,8 +70,8 @@ TEST_CASE("bvtrain replay finds the step, the examples and the activation that a
   REQUIRE(f.train({}).code == 0);  // with nan: rollback
   const Finished finished = run({"replay", "--workdir", f.workdir, "--steps", "1"});
   CHECK(finished.code == 2);
-  CHECK(contains(finished.err, f.workdir + ": error: its newest checkpoint is of the last step, "
-                                           "14: there is nothing to repeat\n"));
+  CHECK(contains(finished.err, f.workdir + ": error: its newest checkpoint belongs to the last "
+                                           "step, 14: there is nothing to repeat\n"));
   CHECK(contains(run({"replay", "--workdir", f.dir / "none"}).err,
                  "has no checkpoint from which the run could be repeated\n"));
 }

@@ -203,7 +203,7 @@ TEST_CASE("bvtrain.sh builds again when CUDA is asked for, nvcc appears or LibTo
   // A LibTorch with CUDA's libraries in its own folder: CMake would have no target for the plug-in.
   checkout.libtorch("zip/libtorch", 11);
   const Result zip = run_script("BVTRAIN_LIBTORCH=$PWD/zip/libtorch BVTRAIN_CUDA=1");
-  CHECK(zip.out == "bvtrain set-up: nvidia/cu13/lib/libcudart.so.13 is not beside " +
+  CHECK(zip.out == "bvtrain set-up: nvidia/cu13/lib/libcudart.so.13 is not next to " +
                        (checkout.dir / "zip/libtorch") +
                        ", as in a Python environment, so the CUDA plug-in is not built\n"
                        "ran --version\n");

@@ -266,6 +266,13 @@ TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
         "sweep.sh: error: --grid lr has the value '1' twice\n");
   CHECK(refused({"--grid", "lr", "1", "--set", "lr=2"}) ==
         "sweep.sh: error: lr has values in the grid, and another one in 'lr=2'\n");
+  const std::string lost = "sweep.sh: error: the values of --grid model would replace ";
+  CHECK(refused({"--grid", "model", "{dense: 4}", "--set", "model.width=2"}) ==
+        lost + "'model.width=2'; give that key a --grid, too\n");
+  CHECK(refused({"--grid", "model.width", "2", "--grid", "model", "{dense: 4}"}) ==
+        lost + "those of --grid model.width; give --grid model first\n");
+  CHECK(sweep({"--grid", "model", "{dense: 4}", "--grid", "model.width", "2", "--count"}).out ==
+        "1\n");
   CHECK(refused({"--grid", "lr", "1", "--jobs", "0"}) ==
         "sweep.sh: error: --jobs needs a number of runs, not '0'\n");
   CHECK(refused({"--grid", "lr", "1", "--cleanup"}) ==

@@ -220,4 +220,20 @@ TEST_CASE("the index of a data set shows its progress on a terminal") {
   CHECK(contains(screen.lines.front(), ": 3 examples, opened in "));
 }
 
+TEST_CASE("names in CSV and JSON do not control a terminal") {
+  const TempFolder dir;
+  dir.write("run/config.yaml", "total_steps: 10\n");
+  dir.write("run/metrics.jsonl", "{\"step\": 10, \"val/\\u001b[31macc\\u009b\": 0.5}\n");
+  for (const std::string format : {"csv", "json"}) {
+    OnTerminal compare(
+        {"compare", dir / "run", "--format", format, "--metrics", "val/\033[31macc\xC2\x9B"}, 100);
+    if (!compare.ok()) return;
+    CHECK(compare.wait() == 0);
+    INFO(compare.text());
+    CHECK(contains(compare.text(), "[31macc"));
+    CHECK_FALSE(contains(compare.text(), "\033[31m"));
+    CHECK_FALSE(contains(compare.text(), "\xC2\x9B"));
+  }
+}
+
 }  // namespace bv::test

@@ -1,4 +1,5 @@
 // class_metrics and regression: scikit-learn's values, rejected inputs, and data for the report.
+#include "lib/evals/common/class_details.h"
 #include "lib/util/text.h"
 #include "test/evals/support.h"
 #include "test/support/golden.h"
@@ -156,6 +157,40 @@ TEST_CASE("class_metrics by hand: an example without a class is left out, or cou
   CHECK(several.details.at(0).confusion.empty());
 }
 
+TEST_CASE("names of metrics have an underscore for each special character of a class") {
+  CHECK(class_name_ends({"cat", "dog.v2", "a-b_c"}) == Names{"cat", "dog.v2", "a-b_c"});
+  CHECK(class_name_ends({"age", "body height"}) == Names{"age", "body_height"});
+  CHECK(class_name_ends({"größe", "b(mm)", "猫", ""}) == Names{"gr__e", "b_mm_", "2", "3"});
+  // Only classes with the same name get their numbers. An unchanged name stays.
+  CHECK(class_name_ends({"a b", "a(b", "c"}) == Names{"0", "1", "c"});
+  CHECK(class_name_ends({"a b", "a_b", "c"}) == Names{"0", "a_b", "c"});
+  CHECK(class_name_ends({"x", "x", "c"}) == Names{"0", "1", "c"});
+  CHECK(class_name_ends({"1", "a b", "a(b"}) == Names{"0", "1", "2"});
+}
+
+TEST_CASE("class_metrics takes multilabel from the task of the run") {
+  const TempFolder folder;
+  const at::Tensor logits = at::tensor({2.F, -2.F, 2.F, -2.F, -2.F, 2.F, -2.F, -2.F}).view({4, 2});
+  const at::Tensor labels = at::tensor({1.F, 0.F, 0.F, 0.F, 0.F, 1.F, 0.F, 0.F}).view({4, 2});
+  const std::string file = store_logits(folder, logits, labels);
+  const auto accuracy = [&](bool multilabel, const std::string& keys) {
+    EvalEnv env;
+    env.name = "e";
+    env.batch_size = 16;
+    env.multilabel = multilabel;
+    const auto evaluator =
+        from_yaml(npz_config(file, "metrics: [accuracy]" + keys), [&](const Config& config) {
+          return Evaluator::Registry::make("class_metrics", config, {}, env);
+        });
+    return measure(*evaluator).at("accuracy");
+  };
+  CHECK(accuracy(true, "") == 0.75);
+  CHECK(accuracy(true, ", threshold: 0.4") == 0.75);
+  CHECK(accuracy(true, ", multilabel: false") == 1);  // two images have no class
+  CHECK(accuracy(false, "") == 1);
+  CHECK(accuracy(false, ", multilabel: true") == 0.75);
+}
+
 // The metrics of soft labels in closed form, from log(softmax(logits)) or log(sigmoid(logits)).
 struct SoftReference {
   double log_loss, brier;
@@ -289,7 +324,8 @@ TEST_CASE("class_metrics refuses labels and keys that do not fit") {
   CHECK_THAT(refusal("class_metrics", npz_config(several, "metrics: []")),
              Catch::Contains("metrics: is empty"));
   CHECK_THAT(refusal("class_metrics", npz_config(several, "metrics: [top2], multilabel: true")),
-             Catch::Contains("metrics: top2 needs images of one class each, not multilabel: true"));
+             Catch::Contains("metrics: top2 needs exactly one class per image; it does not work "
+                             "with multilabel: true"));
   CHECK_THAT(refusal("class_metrics", npz_config(several, "threshold: 0.3")),
              Catch::Contains("threshold: has no effect without multilabel: true"));
 }

@@ -2,6 +2,7 @@
 // calibration.
 #include "test/evals/support.h"
 #include "test/support/golden.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -158,6 +159,51 @@ TEST_CASE("wrong labels are refused") {
         "t.yaml: error: loss_name: missing: a string is required");
   CHECK_THAT(refusal("classification", npz_config(file, "loss_name: softmax_xen")),
              Catch::Contains("unknown loss 'softmax_xen' (did you mean 'softmax_xent'?)"));
+}
+
+TEST_CASE("labels of one class are refused where each example has one class") {
+  const TempFolder folder;
+  const std::string file =
+      store_logits(folder, noise({6, 1}, 1), (at::arange(6) % 2).to(at::kFloat).view({6, 1}));
+  const std::string message =
+      "error: evaluator 'e': 'labels' has only one class, so every prediction would be right; use "
+      "class_metrics with multilabel: true, which counts the images without the class too";
+  CHECK(refusal("classification", npz_config(file, "loss_name: sigmoid_xent")) == message);
+  CHECK(refusal("calibration", npz_config(file, "bins: 5")) == message);
+  CHECK(refusal("class_metrics", npz_config(file, "metrics: [accuracy]")) == message);
+  CHECK(refusal("class_metrics", npz_config(file, "metrics: [accuracy], soft_labels: true")) ==
+        message);
+  CHECK(
+      refusal("class_metrics", npz_config(file, "metrics: [accuracy], multilabel: true")).empty());
+}
+
+TEST_CASE("the number of examples without a class is logged once") {
+  const TempFolder folder;
+  const at::Tensor labels = at::eye(3).index_select(0, at::tensor({0, 1, 2, 0, 1}, at::kLong));
+  labels[1].fill_(0);
+  labels[4].fill_(0);
+  const std::string file = store_logits(folder, noise({5, 3}, 1), labels);
+  const auto log_of = [&](const std::string& type, const std::string& keys) {
+    return logged([&] {
+      const auto evaluator = make_evaluator(type, npz_config(file, keys));
+      measure(*evaluator);
+      measure(*evaluator);
+    });
+  };
+  const std::string line =
+      "2 of the 5 examples of evals.e have no class and do not count; class_metrics with "
+      "multilabel: true counts such examples";
+  for (const auto& [type, keys] :
+       {std::pair("classification", "loss_name: softmax_xent"), std::pair("calibration", "bins: 5"),
+        std::pair("class_metrics", "metrics: [accuracy]"),
+        std::pair("class_metrics", "metrics: [accuracy], soft_labels: true")}) {
+    INFO(type << " " << keys);
+    const std::string log = log_of(type, keys);
+    CHECK_THAT(log, Catch::Contains(line));
+    CHECK(log.find(line) == log.rfind(line));
+  }
+  CHECK(log_of("class_metrics", "metrics: [accuracy], multilabel: true").find("no class") ==
+        std::string::npos);
 }
 
 TEST_CASE("calibration: bins (lo, hi], ece, mce") {

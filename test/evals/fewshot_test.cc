@@ -217,6 +217,30 @@ TEST_CASE("data sets as lists, and what is wrong with them") {
             .starts_with("error: evaluator 'e': representation_layer 'tokens' has shape (16, 4, "));
 }
 
+TEST_CASE("keys of fewshot_lsr that have no effect give a warning") {
+  const auto warned = [](const std::string& keys) {
+    EvalEnv env;
+    env.name = "e";
+    env.batch_size = 16;
+    env.threads = 1;
+    const Config config = parse_config("{" + keys +
+                                           ", datasets: {d: {train: {name: digits, split: train}, "
+                                           "test: {name: digits, split: test}}}}",
+                                       "t.yaml");
+    Evaluator::Registry::make("fewshot_lsr", config, {}, env);
+    throw_problems(config);
+    return warnings(config);
+  };
+  using Lines = std::vector<std::string>;
+  CHECK(warned("data_dir: x") ==
+        Lines{"t.yaml:1:12: warning: data_dir: has no effect, because no data set is given as a "
+              "list"});
+  CHECK(warned("shots: [1], display_first: [[d, 7], [d, 1], [e, 1]]") ==
+        Lines{"t.yaml:1:29: warning: display_first: 'd' is not measured with 7 shots",
+              "t.yaml:1:29: warning: display_first: 'e' is none of the datasets"});
+  CHECK(warned("data_dir: ''").empty());
+}
+
 TEST_CASE("labels that are missing or are not class numbers are refused") {
   const TempFolder folder;
   NamedTensors data = examples(6);

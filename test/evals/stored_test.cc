@@ -252,8 +252,9 @@ TEST_CASE("wrong stored arrays are refused with the file") {
         where + "array 'owner' has shape (5), expected rows of vectors");
   CHECK_THAT(retrieval("image: zimgs"), Catch::StartsWith(where + "unknown array 'zimgs' (did you "
                                                                   "mean 'zimg'?)"));
-  CHECK_THAT(retrieval("distance: x, image: y"),
-             Catch::Contains("distance: is given beside image or text; give one or the other"));
+  CHECK_THAT(
+      retrieval("distance: x, image: y"),
+      Catch::Contains("distance: is given together with image or text; give one or the other"));
   CHECK(refusal("retrieval", "{}") == "t.yaml: error: file: missing: a string is required");
   CHECK_THAT(refusal("retrieval", file_key(folder / "absent.npz")), Catch::Contains("absent.npz"));
 

@@ -370,12 +370,13 @@ TEST_CASE("export: weights that fit other images too record those of the trainin
   by_config.card.pp = what.card.pp;
   for (const TrainedModel& each : {what, by_config}) {
     CHECK_THAT(logged([&] { export_weights(each, "npz", folder / "o.npz"); }),
-               Catch::Contains("the weights are the same for images of 9x9x1, and a file in the "
-                               "format npz records the images of the training (8x8x1)"));
+               Catch::Contains("a file in the format npz records the image size of the training, "
+                               "8x8x1, and not 9x9x1: the same weights fit both"));
     CHECK(read_weights_metadata(folder / "o.npz").at("bvtrain.image") == "[8,8,1]");
-    CHECK_THAT(logged([&] { export_weights(each, "onnx", folder / "o.onnx"); }),
-               Catch::Contains("the exported model takes images of 9x9x1, but was trained on "
-                               "8x8x1: its metadata bvtrain.pp is not adapted"));
+    CHECK_THAT(
+        logged([&] { export_weights(each, "onnx", folder / "o.onnx"); }),
+        Catch::Contains("the exported model takes images of 9x9x1, but was trained on "
+                        "8x8x1: the preprocessing in its metadata, bvtrain.pp, is unchanged"));
     CHECK(read_file(folder / "o.onnx").find("[9,9,1]") != std::string::npos);
   }
 }
@@ -419,6 +420,10 @@ TEST_CASE("export: models that a format can't hold, and sizes that do not fit, a
   what.params["norm-pre-head/scale"] = at::ones({1, 1, 1, 32});
   CHECK(refusal(what, "onnx") ==
         "t: error: norm-pre-head/scale has shape (1, 1, 1, 32), expected (256, 1, 1)");
+  what = trained("vit", small("vit"));
+  what.params["embedding/kernel"] = at::ones({0, 8, 3, 32});
+  CHECK(refusal(what, "timm") ==
+        "t: error: 'embedding/kernel' has shape (0, 8, 3, 32), which no model has");
   what = trained("resnet_cifar", small("resnet_cifar"));
   what.buffers.erase("stage1/norm/var");
   CHECK(refusal(what, "onnx") == "t: error: the model has no buffer stage1/norm/var");

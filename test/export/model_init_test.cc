@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "lib/ckpt/checkpointer.h"
+#include "lib/ckpt/formats/safetensors.h"
 #include "lib/config/load_config.h"
 #include "lib/export/export.h"
 #include "lib/model/init.h"
@@ -86,6 +87,19 @@ TEST_CASE("export: model_init of a workdir gives weights and metadata of one che
   CHECK(metadata_of(again) == whole);
   CHECK(recorded_training(run.workdir).step == 7);
   CHECK(recorded_training(run.workdir + ":ema").ema);
+}
+
+TEST_CASE("export: arrays without elements do not say how large the images are") {
+  const TempFolder dir;
+  const std::string file = dir / "w.safetensors";
+  write_safetensors(file, {{"pos_embedding", at::empty({1, int64_t{1} << 50, 0})},
+                           {"embedding/kernel", at::empty({int64_t{1} << 40, 16, 3, 0})}});
+  const std::string config =
+      "{model_name: vit, model: {variant: mu/16}, num_classes: 2, model_init: '" + file + "'}";
+  CHECK(error_of([&] { load_trained_model(parse_config(config, "c.yaml"), std::nullopt); }) ==
+        file +
+            ": error: does not record the size of the model's images; give --image-size "
+            "HEIGHT,WIDTH[,CHANNELS]");
 }
 
 TEST_CASE("export: model_load may not leave out what the model has") {

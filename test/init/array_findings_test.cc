@@ -125,19 +125,19 @@ TEST_CASE("if an npz file has images, the error says what is wrong with its labe
     return line.substr(std::min(place.size(), line.size()));
   };
   const std::string need =
-      "; classes must be whole numbers of shape (N); for other targets write the config "
+      "; classes must be integers of shape (N); for other targets write the config "
       "(docs/labels.md)";
   CHECK(fault({{"image", image}, {"label", at::zeros({12})}}) ==
         "'label' is float32 of shape (12)" + need);
   CHECK(fault({{"train_image", image}, {"train_label", at::zeros({12, 1}, at::kLong)}}) ==
         "'train_label' is int64 of shape (12, 1)" + need);
   CHECK(fault({{"image", image}, {"labels", at::zeros({12}, at::kLong)}}) ==
-        "beside 'image' there is no array of numbers 'label', only: image, labels" + need);
+        "'image' needs an array of numbers 'label', but the file has only: image, labels" + need);
   CHECK(fault({{"image", image}}, {{"label", std::vector<std::string>(12, "cat")}}) ==
-        "beside 'image' there is no array of numbers 'label', only: image" + need);
+        "'image' needs an array of numbers 'label', but the file has only: image" + need);
   CHECK(fault({{"x", image}, {"y", at::zeros({12}, at::kLong)}}) ==
-        "'x' looks like images, but images must be in the array 'image', and their classes, whole "
-        "numbers of shape (N), in 'label'; there are: x, y");
+        "'x' looks like images, but images must be in the array 'image', and their classes, "
+        "integers of shape (N), in 'label'; there are: x, y");
 }
 
 TEST_CASE("an npz file is read once") {

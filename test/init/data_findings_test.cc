@@ -226,9 +226,11 @@ TEST_CASE("EXIF orientations and 16-bit PNG files are found in images of any sou
   dir.write("0.png", encode_png(values, 8, 8, SPNG_COLOR_TYPE_GRAYSCALE, /*depth=*/16));
   dir.write("t.csv", replace_all(list, "0.jpg", "0.png"));
   found = inspect_data(dir.path());
-  CHECK(found.warnings ==
-        Lines{"1 of 8 images looked at is a PNG file of 16 bits, of which decoding keeps the upper "
-              "8 (value / 256); if that is too coarse, store the images as arrays (npz)"});
+  CHECK(
+      found.warnings ==
+      Lines{
+          "1 of 8 images in the sample is a PNG file with 16 bits per channel; decoding keeps only "
+          "the upper 8 (value / 256). If that is too coarse, store the images as arrays (npz)"});
 }
 
 TEST_CASE("images that are turned upright count with their upright sizes") {
@@ -286,13 +288,13 @@ TEST_CASE("regression is mentioned if a list may hold numbers to predict") {
   CHECK_FALSE(from_1.imbalanced());
   list("label", {0, 1, 0, 17, 17, 59});
   CHECK(inspect_data(dir.path()).notes ==
-        Lines{"the labels are whole numbers up to 59 and are taken as classes, 56 of them without "
+        Lines{"the labels are integers up to 59 and are taken as classes, 56 of them without "
               "training images; to predict numbers, write a config with `task: regress` "
               "(docs/labels.md)"});
   std::string rows;  // more than the detector reads
   for (int i = 0; i < 9000; ++i) rows += fmt::format("img/{}.jpg,{}\n", i % 6, i % 3);
   dir.write("list.csv", "image,label\n" + rows + "img/0.jpg,1.5\n");
-  CHECK(problem(dir).starts_with((dir / "list.csv") + ": error: has labels that are not whole"));
+  CHECK(problem(dir).starts_with((dir / "list.csv") + ": error: has labels that are not integers"));
   list("age", {17, 20, 59, 17, 30, 2});
   const std::string hint =
       "; list.csv has no column 'label': give this name to the column with the classes or, to "

@@ -78,7 +78,7 @@ TEST_CASE("a vit of any size and pooling is found by its parameters") {
   CHECK(model_of_parameters(four, kFile, {.heads = 4}).model ==
         "{width: 32, depth: 1, mlp_dim: 128, num_heads: 4, patch_size: [8, 8], pool_type: gap}");
   CHECK(error_of([&] { model_of_parameters(four, kFile, {.heads = 5}); }) ==
-        "w.npz: error: its metadata or the config.json beside it states 5 attention heads, which "
+        "w.npz: error: its metadata or the config.json next to it states 5 attention heads, which "
         "do not divide the width 32; correct the number there");
   const NamedTensors unusual = to_timm(parameters(
       "vit", "{width: 24, depth: 1, num_heads: 4, mlp_dim: 40, patch_size: [8, 8]}", kImages));
@@ -146,6 +146,40 @@ TEST_CASE("a file of bvtrain export tells its model, image size and values") {
         file +
             ": error: does not record how its images were preprocessed, as it has no pp_fn; write "
             "pp, pp_fn and model_init yourself");
+}
+
+TEST_CASE("a file of bvtrain export is refused unless its model exists and can load it") {
+  const TempFolder dir;
+  const std::string file = dir / "m.safetensors";
+  ModelCard card;
+  card.version = "1";
+  card.model_name = "cnn";
+  card.model = R"({"widths":[4]})";
+  card.num_classes = 2;
+  card.pp = "decode(1)|resize(8)|value_range(0, 1)|keep(\"image\")";
+  card.image = {8, 9, 1};
+  card.loss = "softmax_xent";
+  const auto refused = [&](const NamedTensors& arrays) {
+    write_safetensors(file, arrays, to_metadata(card));
+    return error_of([&] {
+      const PretrainedModel found = inspect_weights(file);
+      require_loadable(found, found.image);
+    });
+  };
+  NamedTensors good;
+  for (const auto& [name, value] : parameters("cnn", "{widths: [4]}", {2, 8, 9, 1}))
+    good["params/" + name] = value.contiguous();
+  CHECK(refused(good) == "");
+  CHECK_THAT(refused({{"params/a", at::ones({1})}}),
+             Catch::StartsWith(file + ": error: missing in the file: "));
+  card.model_name = "cnn\nwd: 0.5";
+  CHECK_THAT(refused(good), Catch::Contains("unknown model 'cnn\\nwd: 0.5'"));
+  card.model_name = "cnn";
+  card.model = R"({"widths":[4],"x":"${HOME}"})";
+  CHECK_THAT(refused(good), Catch::Contains("'x'"));
+  CHECK_THAT(inspect_weights(file).model, Catch::Contains("\"$${HOME}\""));
+  card.model = R"({"widths":[1000000000]})";
+  CHECK_THAT(refused(good), Catch::Contains("too little for the model"));
 }
 
 TEST_CASE("averaged weights of a run have the model and the value range of the run") {
@@ -244,17 +278,17 @@ TEST_CASE("config.json is read beside weights of another name, if there are no o
   };
   dir.write("other.npz", "x");
   CHECK(why() ==
-        "config.json beside the weights is not read, because the folder holds other weights too "
+        "config.json next to the weights is not read, because the folder holds other weights too "
         "(move the two files to a folder of their own).");
   std::filesystem::remove(dir / "other.npz");
   for (const char* text : {"", "[]", R"({"mean": [0.485], "std": [0.229]})"}) {
     dir.write("config.json", text);
     CHECK(why() ==
-          "config.json beside the weights is not read, because it has none of the keys that timm "
+          "config.json next to the weights is not read, because it has none of the keys that timm "
           "or Hugging Face writes.");
   }
   std::filesystem::remove(dir / "config.json");
-  CHECK(why() == "No file beside the weights states how pixel values were scaled.");
+  CHECK(why() == "No file next to the weights states how pixel values were scaled.");
 }
 
 TEST_CASE("preprocessor_config.json of Hugging Face tells the scaling") {
@@ -326,6 +360,27 @@ TEST_CASE("weights that the inferred model could not load are refused, as by a r
                          "Transformer/encoder_norm/scale; not in the model: fc_norm.bias, "
                          "fc_norm.weight (model_load: {dont_load: [PATTERN, ...]} leaves names "
                          "out)");
+}
+
+TEST_CASE("parameters without elements are refused") {
+  const std::string block = "Transformer/encoderblock_0/";
+  const std::string query = block + "MultiHeadDotProductAttention_0/query/bias";
+  const auto refused = [](const NamedTensors& tree) {
+    return error_of([&] { model_of_parameters(tree, kFile); });
+  };
+  CHECK(refused({{"embedding/kernel", at::ones({16, 16, 3, 1})}, {query, at::ones({0, 64})}}) ==
+        "w.npz: error: '" + query + "' has shape (0, 64), which no model has");
+  CHECK(refused({{"embedding/kernel", at::ones({0, 0, 3, 64})},
+                 {query, at::ones({1, 64})},
+                 {block + "MlpBlock_0/Dense_0/kernel", at::ones({64, 0})}}) ==
+        "w.npz: error: 'embedding/kernel' has shape (0, 0, 3, 64), which no model has");
+  CHECK(refused({{"embedding/kernel", at::ones({4, 4, 3, 64})},
+                 {query, at::ones({1, 64})},
+                 {block + "MlpBlock_0/Dense_0/kernel", at::ones({64, 0})}}) ==
+        "w.npz: error: '" + block +
+            "MlpBlock_0/Dense_0/kernel' has shape (64, 0), which no model has");
+  CHECK(refused({{"patch_embed.proj.weight", at::ones({0, 3, 16, 16})}}) ==
+        "w.npz: error: 'patch_embed.proj.weight' has shape (0, 3, 16, 16), which no model has");
 }
 
 TEST_CASE("weights of which no model is known are refused") {

@@ -376,6 +376,20 @@ TEST_CASE("fine-tuning evaluates as timm does, and comments say what is assumed"
   CHECK(contains(yaml, "# The heads are assumed.\nmodel_name: vit\n"));
 }
 
+TEST_CASE("an op and a name from a weights file add no keys to the YAML") {
+  PretrainedModel from = pretrained_vit();
+  from.scaling = {.target = ValueBounds{},
+                  .normalize = "vgg_value_range(\nmean=[1, 1, 1])\nwd: 0.5 # ${HOME}"};
+  from.model_name = "vit\nlabel_smoothing: 0.9";
+  const DataFindings found = photos(800, {480, 640});
+  const StarterRecipe recipe = choose_recipe(found, &from);
+  const Config config = parse_config(recipe_yaml(found, recipe, &from, "x.yaml"), "x.yaml");
+  CHECK(contains(config.section("input").get<std::string>("pp"), from.scaling.normalize));
+  CHECK(config.get<std::string>("model_name") == from.model_name);
+  CHECK_FALSE(config.has("wd"));
+  CHECK_FALSE(config.has("label_smoothing"));
+}
+
 TEST_CASE("the YAML is a config, with hints where the data asks for them") {
   DataFindings found = photos(400, {480, 640});
   found.classes = {{"cat\n", 300, 0}, {"dog", 100, 0}};
@@ -427,7 +441,7 @@ TEST_CASE("an existing file is never overwritten") {
   const std::string file = dir / "x.yaml";
   write_new_file(file, "new");
   CHECK(error_of([&] { write_new_file(file, "newer"); }) ==
-        file + ": error: exists already; name another --output");
+        file + ": error: exists already; choose another --output");
   CHECK(read_text(file) == "new");
   CHECK(error_of([&] { write_new_file(dir / "none/x.yaml", ""); }, Exit::storage) ==
         dir / "none/x.yaml" + ": error: cannot be written: No such file or directory");

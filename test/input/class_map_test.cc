@@ -58,8 +58,10 @@ TEST_CASE("ClassMap matches classes by name") {
   CHECK(map(0) == 2);
   CHECK(map(1) == 0);
   CHECK(map(2) == ClassMap::kUnknown);
-  CHECK(error_of([&] { map(3); }) == "error: the label is 3, but the data names only 3 classes");
-  CHECK(error_of([&] { map(-1); }) == "error: the label is -1, but the data names only 3 classes");
+  CHECK(error_of([&] { map(3); }) ==
+        "error: the label is 3, but the data has names for only 3 classes");
+  CHECK(error_of([&] { map(-1); }) ==
+        "error: the label is -1, but the data has names for only 3 classes");
 }
 
 TEST_CASE("ClassMap keeps every number if the names are equal, or one side has none") {
@@ -309,7 +311,7 @@ TEST_CASE("a class that training never has is compared only with names in other 
   write_classes(folder, {"0", "1", "3"}, 1);
   const auto data = open(folder, {{"0", "1", "3"}});
   // Label 3 of the training data has no name, so it is shown as its number.
-  CHECK(contains(untrained_classes(*data, {0, 1, 3}), "which the model cannot learn: 3; add"));
+  CHECK(contains(untrained_classes(*data, {0, 1, 3}), "so the model cannot learn them: 3; add"));
 }
 
 }  // namespace bv::test

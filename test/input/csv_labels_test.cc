@@ -94,7 +94,7 @@ TEST_CASE("csv: numbers with a point are targets of a regression", "[csv]") {
         "t.csv:3:14: error: the label 'nan' means that the value is missing: remove the row, or "
         "list the class 'nan' in `classes`");
   CHECK(folder.problem("image;label\nimages/a.jpg;0,5\n") ==
-        "t.csv:2:14: error: the label '0,5' has a decimal comma: write a point");
+        "t.csv:2:14: error: the label '0,5' has a decimal comma: write a decimal point");
   CHECK(folder.problem("image,label\nimages/a.jpg,1e99\n") ==
         "t.csv:2:14: error: the label is a number that is too large");
 }
@@ -105,8 +105,8 @@ TEST_CASE("csv: a single name among many numbers is suspicious", "[csv]") {
   for (int i = 0; i < 100; ++i) text += fmt::format("images/a.jpg,{}\n", i % 3);
   CHECK(folder.remarks(text).empty());
   CHECK(folder.remarks(text + "images/b.jpg,x\n") ==
-        Names{"t.csv: 1 of 101 labels is no number, such as 'x' in line 102: all labels are taken "
-              "as class names"});
+        Names{"t.csv: 1 of 101 labels is not a number, such as 'x' in line 102: all labels are "
+              "taken as class names"});
   CHECK(folder.remarks(text + "images/b.jpg,x\nimages/b.jpg,y\n").empty());
 }
 
@@ -143,8 +143,8 @@ TEST_CASE("csv: several labels in a cell", "[csv]") {
       folder.problem("image,label\nimages/a.jpg,b;d\n", "multilabel: true\nclasses: [a, b, c]\n") ==
       "t.csv:2:14: error: unknown class 'd'; known: a, b, c");
   CHECK(folder.problem("image,label\nimages/a.jpg,0.5\n", "multilabel: true\n") ==
-        "t.csv: error: with multilabel the labels must be names or whole numbers, but some are "
-        "numbers with a point");
+        "t.csv: error: with multilabel the labels must be names or integers, but some have a "
+        "decimal point");
   CHECK(folder.problem("image,label\nimages/a.jpg,-1\n", "multilabel: true\n") ==
         "t.csv:2:14: error: the label is -1, must be within 0 .. 1048575");
 }
@@ -181,7 +181,7 @@ TEST_CASE("csv: a column of numbers that one cell turns into text is named", "[c
   CHECK(folder.remarks(text).empty());
   CHECK(folder.remarks(text + "images/c.jpg,1,-\nimages/c.jpg,1,\n") ==
         Names{"t.csv: line 4: 'w' is '-', which is not a number as in the rows before: the whole "
-              "column is text"});
+              "column is read as strings"});
   CHECK(folder.remarks("image,label,w\nimages/a.jpg,0,old\nimages/b.jpg,1,2.5\n").empty());
 }
 

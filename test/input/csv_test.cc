@@ -18,7 +18,7 @@ TEST_CASE("csv: which columns are taken", "[csv]") {
   CHECK(folder.problem("img,label,c\n" + rows) ==
         "t.csv:1:1: error: no column is called image, path, file, filename, file_name, filepath, "
         "image_path: "
-        "name the one with the image files in `path`; columns: img, label, c");
+        "set `path` to the column with the image files; columns: img, label, c");
   CHECK(folder.problem("img,label,c\n" + rows, "path: imgs\n") ==
         "t.csv:1:1: error: no column 'imgs' for `path` (did you mean 'img'?); columns: img, label, "
         "c");
@@ -76,8 +76,8 @@ TEST_CASE("csv: broken files", "[csv]") {
   CHECK(of("images/a.jpg,\"cat\"s\n") ==
         "t.csv:2:19: error: expected ',' or the end of the line after the closing quote");
   CHECK(of("images/a.jpg,a\rb\n") ==
-        "t.csv:2:15: error: a carriage return that ends no line: end lines with LF or CR LF, and "
-        "quote cells that hold one");
+        "t.csv:2:15: error: a carriage return in the middle of a line: end lines with LF or CR LF, "
+        "and quote cells that contain one");
   CHECK(of("images/a.jpg,cat,dog\n") ==
         "t.csv:2:18: error: the row has 3 cells, but the header has 2: quote cells that hold ','");
   CHECK(of("\"images/a.jpg\",1\nimages/ü.jpg\n") ==
@@ -87,12 +87,13 @@ TEST_CASE("csv: broken files", "[csv]") {
   CHECK(of("images/a.jpg,caf\xE9\n") ==
         "t.csv:2:17: error: is not UTF-8 text (byte 0xE9): save the file as UTF-8");
   CHECK(of("images/a.jpg,a\0b\n"s) == "t.csv:2:15: error: a NUL byte: the file must be UTF-8 text");
-  CHECK(of("../x.jpg,1\n") == "t.csv:2:1: error: '../x.jpg' leaves the folder '" + folder.path() +
-                                  "': a name may do so only if it begins with /");
-  CHECK(of("images/../../x.jpg,1\n").find("leaves the folder") != std::string::npos);
+  CHECK(of("../x.jpg,1\n") == "t.csv:2:1: error: '../x.jpg' points outside the folder '" +
+                                  folder.path() +
+                                  "': only an absolute path, which begins with /, may do that");
+  CHECK(of("images/../../x.jpg,1\n").find("points outside the folder") != std::string::npos);
   CHECK(of("https://x.org/a.jpg,1\n") ==
-        "t.csv:2:1: error: 'https://x.org/a.jpg' is a URL: download the files first, and name the "
-        "copies");
+        "t.csv:2:1: error: 'https://x.org/a.jpg' is a URL: download the files first, and give the "
+        "paths of the copies");
   std::string wide = "image";
   for (int i = 0; i < 10'000; ++i) wide += ",c";
   CHECK(folder.problem(wide + "\n") == "t.csv:1:20005: error: more than 10000 columns");

@@ -83,18 +83,16 @@ TEST_CASE("the name of a folder is several numbers", "[image_folder]") {
 TEST_CASE("names of folders that do not fit the keys", "[image_folder]") {
   const ClassFolders folder({"blue_dress", "shoe"});
   CHECK(folder.problem("separator: ''\n") == "t.yaml:3:12: error: separator: is empty");
-  CHECK(
-      folder.problem("label: number\n") ==
-      "t.yaml:3:8: error: label: number, but the folder name 'blue_dress' is no number; if a name "
-      "holds several, give the text between them as `separator`");
+  CHECK(folder.problem("label: number\n") ==
+        "t.yaml:3:8: error: label: number, but the folder name 'blue_dress' is not a number; if a "
+        "name holds several numbers, set `separator` to the text between them");
   CHECK(ClassFolders({"1e40"}).problem("label: number\n") ==
         "t.yaml:3:8: error: label: number, but the folder name '1e40' is too large for float32");
   CHECK(ClassFolders({"1", ".5"}).problem("label: number\n") ==
         "t.yaml:3:8: error: label: number, but the folder '.5' is hidden; call it '0.5'");
-  CHECK(
-      folder.problem("label: number\nseparator: _\n") ==
-      "t.yaml:3:8: error: label: number, but 'blue' in the folder name 'blue_dress' is no number; "
-      "if a name holds several, give the text between them as `separator`");
+  CHECK(folder.problem("label: number\nseparator: _\n") ==
+        "t.yaml:3:8: error: label: number, but 'blue' in the folder name 'blue_dress' is not a "
+        "number; if a name holds several numbers, set `separator` to the text between them");
   CHECK(folder.problem("label: name\n").starts_with("t.yaml:3:8: error: "));
   CHECK(ClassFolders({"a__b"}).problem("separator: _\n") ==
         "t.yaml:3:12: error: separator: the folder 'a__b' has an empty label");
@@ -119,18 +117,18 @@ TEST_CASE("classes are numbered in the order of a list", "[image_folder]") {
   CHECK(label_vector(*several, 0) == std::vector<float>{0, 1, 1});
 
   CHECK(folder.problem("classes: [cat2, Zebra]\n") ==
-        "t.yaml:3:10: error: classes: does not list what folders are called: 'cat10'");
+        "t.yaml:3:10: error: classes: does not list these names from the folders: 'cat10'");
   CHECK(folder.problem("classes: [cat2, cat, Zebra]\n") ==
-        "t.yaml:3:10: error: classes: does not list what folders are called: 'cat10'; lists what "
-        "no folder is called: 'cat'");
+        "t.yaml:3:10: error: classes: does not list these names from the folders: 'cat10'; lists "
+        "names that no folder has: 'cat'");
   CHECK(folder.problem("classes: [cat2, cat10, Zebra, cat2]\n") ==
         "t.yaml:3:10: error: classes: has 'cat2' twice");
   CHECK(folder.problem("label: number\nclasses: [cat2]\n") ==
         "t.yaml:4:10: error: classes: is for classes, but `label` says that names are numbers");
   const ClassFolders numbers({"0", "2", "10"});
   CHECK(numbers.problem("classes: [0, 10, 2]\n") ==
-        "t.yaml:3:10: error: classes: lists whole numbers and 0 is one of them: each is then the "
-        "number of its class, in any order; leave `classes` out");
+        "t.yaml:3:10: error: classes: lists only integers, including 0, so each name is itself the "
+        "class number, and the list cannot change the order; leave `classes` out");
 }
 
 TEST_CASE("a list beside the class folders is not read, and that is said", "[image_folder]") {

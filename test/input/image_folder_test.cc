@@ -350,6 +350,19 @@ TEST_CASE("incomplete image files are noticed", "[image_folder]") {
   const std::string comment = std::string("\xFF\xFE\xFF\xFF", 4) + std::string(65533, 'c');
   CHECK(of(good.substr(0, 2) + comment + comment + good.substr(2)).empty());
   CHECK(of(good + std::string(100000, 'm')).empty());
+  // Stray bytes between segments are accepted, but not without end: a file may have holes.
+  const size_t second = 4 + static_cast<uint8_t>(good[4]) * 256 + static_cast<uint8_t>(good[5]);
+  const auto with_stray = [&](size_t count) {
+    return of(good.substr(0, second) + std::string(count, 's') + good.substr(second));
+  };
+  CHECK(with_stray(5000).empty());
+  CHECK(with_stray(100'000) == fmt::format("not a valid JPEG: no marker at byte {}", second));
+  const std::string holes = temp.write("holes.jpg", std::string("\xFF\xD8\xFF", 3));
+  std::filesystem::resize_file(holes, uintmax_t{1} << 30);
+  CHECK(check_image_file(holes).problem ==
+        "not a complete JPEG: no frame header (file is 1073741824 bytes)");
+  std::filesystem::resize_file(holes, uintmax_t{1} << 40);
+  CHECK(check_image_file(holes).problem == "1099511627776 bytes are more than the limit of 1 GiB");
   // The end marker of a thumbnail in an APP1 segment does not count.
   const std::string thumbnail = std::string("\xFF\xE1\x00\x06\xFF\xD9zz", 8);
   CHECK(of(good.substr(0, 2) + thumbnail + good.substr(2)).empty());
@@ -399,7 +412,7 @@ TEST_CASE("what a folder holds besides its images is counted", "[image_folder]")
   const Names rest = {
       "train: 4 files of other types were ignored (2 .txt, 1 without a usual suffix, 1 .csv)",
       "train: 1 folder inside class folders was ignored",
-      "train: 1 image beside the class folders was ignored"};
+      "train: 1 image next to the class folders was ignored"};
   const auto with_turned = [&](const std::string& op) {
     Names lines = rest;
     lines.insert(lines.begin(), "train: the EXIF orientation of 2 of 4 images is ignored; " + op +

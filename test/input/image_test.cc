@@ -222,8 +222,8 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
   CHECK(problem("\x01\x02\x03") == "not a JPEG, PNG or WebP image: it begins with 01 02 03");
   // A row of a jsonl file whose image is not opened, or the target of a link as a file.
   CHECK(problem("BMW/grün 1.PNG") ==
-        "not an image, but the text 'BMW/grün 1.PNG': for jsonl data, 'fopen_keys: [image]' reads "
-        "the files that the rows name");
+        "not an image, but the string 'BMW/grün 1.PNG': for jsonl data, 'fopen_keys: [image]' "
+        "reads the files that the rows name");
   CHECK(problem("no image") == "not a JPEG, PNG or WebP image: it begins with 6E 6F 20 69");
   CHECK(problem("a\n.png") == "not a JPEG, PNG or WebP image: it begins with 61 0A 2E 70");
   CHECK(problem("<html>") ==

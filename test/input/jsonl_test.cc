@@ -100,11 +100,11 @@ TEST_CASE("jsonl: files, labels and rows", "[jsonl]") {
         "t.yaml:3:13: error: the rows of 't.jsonl': unknown key 'imgae' (did you mean 'image'?); "
         "known: image");
   CHECK(folder.problem("{\"image\": 3}\n", "fopen_keys: [image]\n") ==
-        "t.jsonl:1:11: error: 'image' is a whole number, but fopen_keys names it: it must be the "
-        "name of a file");
+        "t.jsonl:1:11: error: 'image' is an integer, but fopen_keys names it: it must be the name "
+        "of a file");
   CHECK(folder.problem("{\"image\": \"../a.jpg\"}\n", "fopen_keys: {image: data}\n") ==
-        "t.jsonl:1:11: error: '../a.jpg' leaves the folder 'data': a name may do so only if it "
-        "begins with /");
+        "t.jsonl:1:11: error: '../a.jpg' points outside the folder 'data': only an absolute path, "
+        "which begins with /, may do that");
 }
 
 TEST_CASE("jsonl: big_vision's name", "[jsonl]") {
@@ -160,13 +160,13 @@ TEST_CASE("jsonl: rows that differ", "[jsonl]") {
     return folder.problem(first + "\n" + second + "\n");
   };
   CHECK(of(R"({"a": 1})", R"({"a": "x"})") ==
-        "t.jsonl:2:7: error: 'a' is a string, but a whole number in line 1");
+        "t.jsonl:2:7: error: 'a' is a string, but an integer in line 1");
   CHECK(of(R"({"a": 1})", R"({"a": true})") ==
-        "t.jsonl:2:7: error: 'a' is true or false, but a whole number in line 1");
+        "t.jsonl:2:7: error: 'a' is true or false, but an integer in line 1");
   CHECK(of(R"({"a": [1]})", R"({"a": 1})") ==
-        "t.jsonl:2:7: error: 'a' is a whole number, but a list of whole numbers in line 1");
+        "t.jsonl:2:7: error: 'a' is an integer, but a list of integers in line 1");
   CHECK(of(R"({"a": ["x"]})", R"({"a": [1]})") ==
-        "t.jsonl:2:7: error: 'a' is a list of whole numbers, but a list of strings in line 1");
+        "t.jsonl:2:7: error: 'a' is a list of integers, but a list of strings in line 1");
   CHECK(of(R"({"a": []})", R"({"a": [1]})").empty());
   CHECK(of(R"({"a": 1, "b": 2})", R"({"a": 1})") ==
         "t.jsonl:2:1: error: no key 'b', which line 1 has");
@@ -206,7 +206,7 @@ TEST_CASE("jsonl: broken files", "[jsonl]") {
         "t.jsonl:1:7: error: null has no type: every row needs a value here");
   CHECK(of("{\"a\": True}") == "t.jsonl:1:7: error: bad JSON: expected a value, got 'True'");
   CHECK(of("{\"a\": [[1]]}") == "t.jsonl:1:8: error: a list in a list is not supported");
-  CHECK(of("{\"a\": [1, \"x\"]}") == "t.jsonl:1:11: error: a string in a list of whole numbers");
+  CHECK(of("{\"a\": [1, \"x\"]}") == "t.jsonl:1:11: error: a string in a list of integers");
   CHECK(of("{\"a\": 1, \"a\": 2}") == "t.jsonl:1:15: error: the key 'a' appears twice");
   CHECK(of("{\"a/b\": 1, \"a\": {\"b\": 2}}") ==
         "t.jsonl:1:23: error: the key 'a/b' appears twice");
@@ -253,7 +253,7 @@ TEST_CASE("jsonl: skip_errors keeps broken rows as examples that fail", "[jsonl]
   CHECK(folder.local(error_of([&] { data->read(1); }, Exit::data)) ==
         "t.jsonl:2: error: expected an object: {\"key\": value, ...} (column 1)");
   CHECK(folder.local(error_of([&] { data->read(2); }, Exit::data)) ==
-        "t.jsonl:3: error: 'label' is a string, but a whole number in line 1 (column 11)");
+        "t.jsonl:3: error: 'label' is a string, but an integer in line 1 (column 11)");
 }
 
 TEST_CASE("jsonl: the stored index gives the same data set", "[jsonl]") {

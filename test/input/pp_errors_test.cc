@@ -116,7 +116,7 @@ TEST_CASE("arguments out of range are named at their place") {
       {"tokenize(16, 'sticky')", "tokenize",
        "tokenize: not supported, because sentencepiece models can't be read; tokenize beforehand "
        "and "
-       "store the token ids beside the images, e.g. in an npz"},
+       "store the token ids with the images, e.g. in an npz"},
       {"rag_tensor(key='x')", "rag",
        "rag_tensor: not supported, because a batch can't hold examples of different shapes; use "
        "pad_to_shape"},
@@ -163,6 +163,15 @@ TEST_CASE("unknown names and superfluous arguments") {
   check_made({"randaug(2, 10, 'image')", "'image'",
               "randaug: too many positional arguments: 3 given, 2 can be used; the op is "
               "randaug(num_layers=2, magnitude=10, inkey=None, key=None, outkey=None)"});
+}
+
+TEST_CASE("an argument by position and by name is refused, as in Python") {
+  check_made({"value_range(-1, 1, vmax=2)", "vmax",
+              "value_range: argument 'vmax' is given by position and by name"});
+  check_made({"randaug(2, num_layers=1)", "num_layers",
+              "randaug: argument 'num_layers' is given by position and by name"});
+  check_made(
+      {"resize(8, size=9)", "size=", "resize: argument 'size' is given by position and by name"});
 }
 
 TEST_CASE("all problems of a pp string come together, with those of its config") {
@@ -253,13 +262,15 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
       {"squeeze_last_dim", "squeeze",
        "squeeze_last_dim: 'image' must have a last dimension of 1, has shape (20, 30, 3)"},
       {"lower(key='label')", "lower",
-       "lower: 'label' must be text (1-d or 2-d uint8), has shape () and type int64"},
+       "lower: 'label' must be a string (1-d uint8) or several (2-d uint8), has shape () and type "
+       "int64"},
       {"lookup('none.txt', key='label')", "lookup",
-       "lookup: 'label' must be text (1-d or 2-d uint8), has shape () and type int64"},
+       "lookup: 'label' must be a string (1-d uint8) or several (2-d uint8), has shape () and type "
+       "int64"},
       {"strfmt('{labels}')", "strfmt",
        "strfmt: no key 'labels' in the example; it has: image, label"},
       {"strfmt('{image}')", "strfmt",
-       "strfmt: 'image' must be text or at most 1000 numbers, has shape (20, 30, 3) and type "
+       "strfmt: 'image' must be a string or at most 1000 numbers, has shape (20, 30, 3) and type "
        "uint8"},
       {"clip_i1k_label_names(key='image')", "clip",
        "clip_i1k_label_names: 'image' must be one number or a list of them, has 3 dimensions"},

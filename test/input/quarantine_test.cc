@@ -97,7 +97,7 @@ TEST_CASE("the examples of a list leave the data set; the others keep their orde
   CHECK(data.label_bounds() == std::vector<std::pair<int64_t, int64_t>>{{2, 0}, {5, 3}});
   CHECK(rest.warnings ==
         std::vector<std::string>{
-            "x.yaml:1:13: warning: quarantine: 3 of 12 examples of input are left out"});
+            "x.yaml:1:13: warning: quarantine: 3 of 12 examples of input are excluded"});
   CHECK(data.fingerprint() != leave_out("").data->fingerprint());
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("a skipped example of a mixture is left out of the data set with which
   CHECK(names_of(*rest.data)[3] == "train/4.png");
   CHECK(rest.warnings ==
         std::vector<std::string>{
-            "x.yaml:1:13: warning: quarantine: 1 of 12 examples of input.own is left out"});
+            "x.yaml:1:13: warning: quarantine: 1 of 12 examples of input.own is excluded"});
   CHECK(
       list_refusal(list, "input.public").starts_with("bad.jsonl:2: error: 'public: train/5.png' "));
   CHECK(leave_out(list, "input.o").data->size() == 12);

@@ -174,7 +174,7 @@ TEST_CASE("one class has nothing to be balanced with") {
   };
   CHECK(make("sample: balanced", std::make_shared<One>()).warnings ==
         std::vector<std::string>{
-            "x.yaml:1:9: warning: sample: has no effect: all examples are of one class"});
+            "x.yaml:1:9: warning: sample: has no effect: all examples have the same class"});
 }
 
 }  // namespace bv::test

@@ -5,6 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "lib/util/error.h"
+
 namespace {
 
 using bv::shuffle;
@@ -60,6 +62,13 @@ TEST_CASE("shuffle of large sets stays in range and does not repeat") {
       REQUIRE(to < n);
       REQUIRE(from.emplace(to, i).second);
     }
+  }
+}
+
+TEST_CASE("shuffle refuses an index outside the set, for which it might not end") {
+  for (const int64_t i : {int64_t{-905}, int64_t{-1}, int64_t{1437}, int64_t{1} << 40}) {
+    INFO("i " << i);
+    CHECK_THROWS_AS(shuffle(1, 2, i, 1437), bv::Error);
   }
 }
 

@@ -151,7 +151,7 @@ TEST_CASE("missing files are errors that name the place or the file", "[source]"
   const FolderKey moved{"/nonexistent/m", {"manifest.json", 0, 0, "evals.val.data.data_dir"}};
   CHECK(error_of([&] { moved.check_exists(); }) ==
         "manifest.json: evals.val.data.data_dir: error: no such folder: '/nonexistent/m'; --set "
-        "evals.val.data.data_dir=... names another");
+        "evals.val.data.data_dir=... sets another");
   CHECK(open_error("name: idx\nimages: /nonexistent/a\nlabels: /nonexistent/b") ==
         "/nonexistent/a: error: no such file");
   CHECK(open_error("name: npz\nfname: /nonexistent.npz") ==
@@ -189,6 +189,38 @@ TEST_CASE("prepare_data() reads keys at once and opens later", "[source]") {
              Catch::Contains("must be 10 or 100, got 20"));
 }
 
+TEST_CASE("sections with the same keys share a source while it is open", "[source]") {
+  const TempFolder folder;
+  const at::Tensor jpeg = encode_jpeg(at::full({4, 4, 3}, 7, at::kByte), 90);
+  folder.write("a.jpg", std::string(reinterpret_cast<const char*>(jpeg.const_data_ptr<uint8_t>()),
+                                    jpeg.numel()));
+  const auto write = [&](int rows) {
+    std::string text = "image,label,other\n";
+    for (int i = 0; i < rows; ++i) text += fmt::format("a.jpg,class {},{}\n", i, i);
+    folder.write("t.csv", text);
+  };
+  DataEnv env;
+  env.open_sources = std::make_shared<OpenSources>();
+  const auto open = [&](const std::string& keys) {
+    const std::string config = fmt::format("{{name: csv, fname: {}, {}}}", folder / "t.csv", keys);
+    return prepare_data(parse_config(config, "t.yaml"), env)(std::nullopt);
+  };
+  write(2);
+  auto all = open("split: train");
+  write(9);
+  CHECK(open("split: train")->size() == 2);
+  CHECK(open("split: 'train[1:]', unknown_classes: skip")->size() == 1);
+  CHECK(open("split: train, label: other")->size() == 9);
+  env.source.keep_broken = true;
+  CHECK(open("split: train")->size() == 9);
+  env.source.keep_broken = false;
+  all.reset();
+  CHECK(open("split: train")->size() == 9);
+  CHECK_THROWS(open("split: 'train[10:]'"));  // what a section that fails has read is not kept
+  write(11);
+  CHECK(open("split: 'train[10:]'")->size() == 1);
+}
+
 TEST_CASE("--synthetic replaces any source", "[source]") {
   const DataEnv env{{.seed = 1, .num_classes = 1000}, true};
   // For a name that only TFDS has: encoded 256x256 colour images, as many as published.
@@ -213,6 +245,13 @@ TEST_CASE("--synthetic replaces any source", "[source]") {
   CHECK(open_data("{name: anything, split: 'train[:100]'}", large)->size() == 100);
   CHECK(open_data("{name: cifar10, split: 'train[:5%]', data_dir: x}", large)->size() == 2500);
   CHECK(open_data("{name: imagenet2012_real, split: validation}", env)
+            ->read(7)
+            .contains("real_label"));
+  // Examples have the feature from which pp makes the labels.
+  DataEnv fine = env;
+  fine.labels_from = "fine_label";
+  CHECK(open_data("{name: anything}", fine)->read(7).contains("fine_label"));
+  CHECK(open_data("{name: imagenet2012_real, split: validation}", fine)
             ->read(7)
             .contains("real_label"));
   // The keys are read as usual.

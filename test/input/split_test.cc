@@ -136,7 +136,7 @@ TEST_CASE("the split all has all splits", "[split]") {
   const auto source = std::make_shared<Sorted>(1, 2, false);
   CHECK(all(Dataset(source, "all", kPlace)) == std::vector<int64_t>{0, 1, 1000, 1001});
   CHECK(error_of([&] { Dataset(source, "all[:50%]", kPlace); }) ==
-        "x.yaml:5:12: error: split 'all[:50%]': 'all' cannot be sliced; name the splits: test, "
+        "x.yaml:5:12: error: split 'all[:50%]': 'all' cannot be sliced; list the splits: test, "
         "train");
 }
 
@@ -173,15 +173,15 @@ TEST_CASE("bad splits are refused with the reason", "[split]") {
   CHECK(split_problem("train[:nan%]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:nan%]': 'nan' is not a percentage" + examples);
   CHECK(split_problem("train[:2shard]", 100) ==
-        "x.yaml:5:12: error: split 'train[:2shard]': this data is not in shards (only that of "
-        "tfds, tfrecord and webdataset is, and generated data never)");
+        "x.yaml:5:12: error: split 'train[:2shard]': this data has no shards (only tfds, tfrecord "
+        "and webdataset data has shards; generated data has none)");
   CHECK(split_problem("train[fold 0/5]", 100) ==
         "x.yaml:5:12: error: bad split 'train[fold 0/5]': '0/5' is not a part such as 2/5, from "
         "1/5 to 5/5" +
             examples);
   CHECK(split_problem("train[fold 1/1]", 100) ==
-        "x.yaml:5:12: error: bad split 'train[fold 1/1]': one fold alone leaves nothing to train "
-        "with" +
+        "x.yaml:5:12: error: bad split 'train[fold 1/1]': with a single fold, nothing is left to "
+        "train on" +
             examples);
   CHECK(split_problem("train[:50%][10:]", 100) ==
         "x.yaml:5:12: error: bad split 'train[:50%][10:]': '10:' is not a part such as fold 2/5" +
@@ -192,7 +192,8 @@ TEST_CASE("bad splits are refused with the reason", "[split]") {
         "x.yaml:5:12: error: bad split 'train[:110%]': 110% is not within -100% .. 100%" +
             examples);
   CHECK(split_problem("train[10%:20]", 100) ==
-        "x.yaml:5:12: error: bad split 'train[10%:20]': both ends must be percentages, or neither" +
+        "x.yaml:5:12: error: bad split 'train[10%:20]': if one end of a slice is given in "
+        "percentages, the other must be too" +
             examples);
   CHECK(split_problem("", 100) ==
         "x.yaml:5:12: error: bad split '': a split name is missing" + examples);

@@ -136,12 +136,14 @@ TEST_CASE("the end of a tar", "[tar]") {
         "t.tar @ offset 1024: error: the file ends within a header, after 100 of 512 bytes: it is "
         "cut off");
   CHECK(tars.problem(member + kTarEnd + member) ==
-        "t.tar @ offset 2048: error: something follows the end of the tar, such as a second tar: "
-        "join tars with 'tar -A', not with 'cat', or name each of them");
-  CHECK_THAT(tars.problem(member + std::string(512, '\0') + member),
-             Catch::StartsWith("t.tar @ offset 1536: error: something follows"));
-  CHECK_THAT(tars.problem(member + std::string(100'000, '\0') + "x"),
-             Catch::StartsWith("t.tar @ offset 101024: error: something follows"));
+        "t.tar @ offset 2048: error: there is data after the end of the tar, perhaps a second tar: "
+        "join tars with 'tar -A', not with 'cat', or list each tar");
+  CHECK_THAT(
+      tars.problem(member + std::string(512, '\0') + member),
+      Catch::StartsWith("t.tar @ offset 1536: error: there is data after the end of the tar"));
+  CHECK_THAT(
+      tars.problem(member + std::string(100'000, '\0') + "x"),
+      Catch::StartsWith("t.tar @ offset 101024: error: there is data after the end of the tar"));
   CHECK(tars.problem(member + pax_header(pax_record("path", "b")) + kTarEnd) ==
         "t.tar @ offset 1024: error: the member of this extended header is missing");
   CHECK(tars.problem(member + pax_header(pax_record("path", "b")).substr(0, 515)) ==
@@ -154,7 +156,7 @@ TEST_CASE("files that are no tar say what they are", "[tar]") {
   const auto packed = [](const std::string& name, const std::string& command) {
     return "t.tar: error: is compressed with " + name +
            ", but examples are read from the middle of a file: unpack it with '" + command +
-           "' and name the .tar";
+           "' and give the path of the .tar";
   };
   CHECK(tars.problem("") == "t.tar: error: the file is empty");
   CHECK(tars.problem("\x1f\x8b\x08 ...") == packed("gzip", "gunzip"));

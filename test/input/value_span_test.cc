@@ -46,11 +46,13 @@ TEST_CASE("the spans of the channels of images") {
 TEST_CASE("a scale with which a model can hardly learn is told from usual ones") {
   using Spans = std::vector<ValueSpan>;
   CHECK(scale_problem(Spans{{-1, -0.9922}}) ==
-        "makes images with values from -1 to -0.9922, which hardly differ: scale them once, and "
-        "say which values the data have, as in value_range(-1, 1, 0, 1) for values from 0 to 1");
+        "makes images with values from -1 to -0.9922, which hardly differ: scale the values only "
+        "once, and give the range of the stored values, as in value_range(-1, 1, 0, 1) for values "
+        "from 0 to 1");
   CHECK(scale_problem(Spans{{-1, 513}}) ==
-        "makes images with values from -1 to 513, but models expect about -1 to 1: scale them "
-        "once, and say which values the data have, as in value_range(-1, 1, 0, 65535) for 16 bits");
+        "makes images with values from -1 to 513, but models expect about -1 to 1: scale the "
+        "values only once, and give the range of the stored values, as in value_range(-1, 1, 0, "
+        "65535) for 16 bits");
   // vgg_value_range of values from 0 to 1
   CHECK_FALSE(scale_problem(Spans{{-2.118, -2.101}, {-2.036, -2.018}, {-1.804, -1.787}}).empty());
   for (const ValueSpan& usual :

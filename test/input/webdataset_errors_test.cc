@@ -34,18 +34,18 @@ TEST_CASE("samples that cannot be read are named at the start", "[webdataset]") 
   CHECK(second(sample("1", {{"jpg", jpeg("")}})) == "has no 'cls', only jpg");
   CHECK(second(sample("1", {{"cls", "1"}, {"txt", ""}})) == "has no image, only cls, txt");
   CHECK(second(sample("1", {{"cls", "1"}, {"jpg", jpeg("")}, {"png", jpeg("")}})) ==
-        "has several images: name one, as in `features: {image: jpg, label: cls}`");
+        "has several images: choose one, as in `features: {image: jpg, label: cls}`");
   CHECK(second(sample("1", {{"cls", "1"}, {"jpg", jpeg("")}}) + tar_member("1.JPG", jpeg(""))) ==
         "has 'jpg' twice, again @ offset 4096");
   CHECK(second(sample("1", {{"cls", "one"}, {"jpg", jpeg("")}})) ==
-        "the label 'one' is not a whole number (`classes` gives the names of classes)");
+        "the label 'one' is not an integer (`classes` gives the names of classes)");
   CHECK(second(sample("1", {{"cls", "5.5"}, {"jpg", jpeg("")}})) ==
-        "the label '5.5' has a fraction, so it is not a class number; write regression targets "
-        "into a json member, always with a point (5.0)");
+        "the label '5.5' has a fraction, so it is not a class number; store regression targets in "
+        "a json member, always with a decimal point (5.0)");
   CHECK_THAT(second(sample("1", {{"cls", ""}, {"jpg", jpeg("")}})),
-             Catch::StartsWith("the label '' is not a whole number"));
+             Catch::StartsWith("the label '' is not an integer"));
   CHECK_THAT(second(sample("1", {{"cls", "99999999999999999999"}, {"jpg", jpeg("")}})),
-             Catch::StartsWith("the label '99999999999999999999' is not a whole number"));
+             Catch::StartsWith("the label '99999999999999999999' is not an integer"));
   CHECK(second(sample("1", {{"cls", std::string(4097, '1')}, {"jpg", jpeg("")}})) ==
         "'cls' has 4097 bytes, too many for a label");
   CHECK(second(sample("1", {{"cls", "1"}, {"jpg", ""}})) == "'jpg': the file is empty");
@@ -173,7 +173,7 @@ TEST_CASE("members that cannot be read are errors of their examples", "[webdatas
     return text.starts_with(where) ? text.substr(where.size()) : text;
   };
   CHECK(problem("txt", "\xFF") == "'txt' is not UTF-8");
-  CHECK(problem("cls", "1.5") == "'cls' is '1.5', not a whole number");
+  CHECK(problem("cls", "1.5") == "'cls' is '1.5', not an integer");
   CHECK(problem("npy", "x") == "'npy', byte 0: not an npy array");
   CHECK(problem("npy", npy_header("<f4", {2}) + "abc") ==
         "'npy', byte 10: shape (2) and dtype take 8 bytes, but there are 3");
@@ -203,8 +203,9 @@ TEST_CASE("tars that would lose data are errors", "[webdataset]") {
   CHECK_THAT(problem(good + tar_header("1.cls", 0, '2', TarFormat::gnu, "0.cls") + kTarEnd),
              Catch::Contains("'1.cls' is only a link to '0.cls'"));
   CHECK(problem(good + tar_header("1.md", 0, '2', TarFormat::gnu, "0.md") + kTarEnd).empty());
-  CHECK_THAT(problem(good + kTarEnd + good + kTarEnd),
-             Catch::StartsWith("a.tar @ offset 3072: error: something follows the end"));
+  CHECK_THAT(
+      problem(good + kTarEnd + good + kTarEnd),
+      Catch::StartsWith("a.tar @ offset 3072: error: there is data after the end of the tar"));
   CHECK_THAT(problem(good.substr(0, 1500)),
              Catch::StartsWith("a.tar @ offset 1024: error: the file ends within a header"));
   std::string one_key;

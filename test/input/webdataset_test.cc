@@ -124,7 +124,7 @@ TEST_CASE("`features` chooses members", "[webdataset]") {
                                    {"cls2", "17"},
                                    {"meta.json", R"({"a.b": 3, "label": "x"})"}}));
   CHECK(shards.problem() ==
-        "a.tar @ offset 0 (key 0): error: has several images (left.jpg, right.jpg): name one, as "
+        "a.tar @ offset 0 (key 0): error: has several images (left.jpg, right.jpg): choose one, as "
         "in `features: {image: left.jpg, label: cls}`");
   const auto source = shards.open(
       "features: {image: right.jpg, label: cls, fine: cls2, age: meta.json.a.b, "
@@ -148,7 +148,7 @@ TEST_CASE("`features` chooses members", "[webdataset]") {
   CHECK(shards.problem("features: {age: meta.json.c.b}") ==
         "a.tar @ offset 0 (key 0): error: 'meta.json' has no key 'c.b' (did you mean 'a.b'?)");
   CHECK(shards.problem("features: {label: cls}") ==
-        "a.tar @ offset 0 (key 0): error: `features` names only the label");
+        "a.tar @ offset 0 (key 0): error: `features` has only the label");
   CHECK_THAT(shards.problem("features: {image: tiff}"),
              Catch::StartsWith("t.yaml:2:19: error: ") &&
                  Catch::Contains("'tiff' is not an extension that can be read; known: jpg, jpeg"));
@@ -173,14 +173,13 @@ TEST_CASE("names of classes", "[webdataset]") {
                "\xEF\xBB\xBF"
                "cat\ndog\nship\n");
   CHECK(shards.open("classes: " + file)->class_names() == Names{"cat", "dog", "ship"});
-  CHECK(
-      shards.problem() ==
-      "a.tar @ offset 0 (key 0): error: the label 'ship' is not a whole number (`classes` gives "
-      "the names of classes)\n"
-      "a.tar @ offset 2048 (key 1): error: the label 'cat' is not a whole number (`classes` gives "
-      "the names of classes)\n"
-      "a.tar @ offset 4096 (key 2): error: the label 'dog' is not a whole number (`classes` "
-      "gives the names of classes)");
+  CHECK(shards.problem() ==
+        "a.tar @ offset 0 (key 0): error: the label 'ship' is not an integer (`classes` gives the "
+        "names of classes)\n"
+        "a.tar @ offset 2048 (key 1): error: the label 'cat' is not an integer (`classes` gives "
+        "the names of classes)\n"
+        "a.tar @ offset 4096 (key 2): error: the label 'dog' is not an integer (`classes` gives "
+        "the names of classes)");
   CHECK(shards.problem("classes: [cat, dogs, ship]") ==
         "a.tar @ offset 4096 (key 2): error: the label 'dog' is none of the 3 names in `classes` "
         "(did you mean 'dogs'?)");
@@ -237,12 +236,12 @@ TEST_CASE("urls", "[webdataset]") {
 
   CHECK(shards.problem("", "t-{11..12}.tar") == "t.yaml:1:7: error: no such file: 't-12.tar'");
   CHECK(shards.problem("", "t-{11..99}.tar") ==
-        "t.yaml:1:7: error: no such file: 't-12.tar', and 87 others of the 89 are missing, too");
+        "t.yaml:1:7: error: no such file: 't-12.tar'; 87 more of the 89 files are missing too");
   CHECK(shards.problem("", "v-*.tar") == "t.yaml:1:7: error: no file matches 'v-*.tar'");
   CHECK(shards.problem("", "t-{01..03}.tar/x") ==
-        "t.yaml:1:7: error: no such file: 't-01.tar/x', and 2 others of the 3 are missing, too");
+        "t.yaml:1:7: error: no such file: 't-01.tar/x'; 2 more of the 3 files are missing too");
   CHECK(shards.problem("", "{t-01,t-0?}.tar") ==
-        "t-01.tar: error: is named twice, so its examples would count twice");
+        "t-01.tar: error: is listed twice, so its examples would count twice");
   CHECK_THAT(shards.problem("", "t-{00-11}.tar"),
              Catch::StartsWith("t.yaml:1:7: error: ") &&
                  Catch::Contains("'{00-11}' is neither a range such as {000..127}"));
@@ -256,9 +255,10 @@ TEST_CASE("urls", "[webdataset]") {
       });
     });
   };
-  CHECK_THAT(urls_error("urls: 'pipe:curl -s http://x/a.tar'"),
-             Catch::Contains("would run a command: run it yourself, and name the file that it "
-                             "makes"));
+  CHECK_THAT(
+      urls_error("urls: 'pipe:curl -s http://x/a.tar'"),
+      Catch::Contains(
+          "would run a command: run it yourself, and give the path of the file that it makes"));
   for (const char* scheme : {"gs", "s3", "https"}) {
     CHECK_THAT(urls_error(fmt::format("urls: ['a.tar', '{}://x/a.tar']", scheme)),
                Catch::StartsWith("t.yaml:1:7: error: ") &&
@@ -268,7 +268,7 @@ TEST_CASE("urls", "[webdataset]") {
   }
   CHECK_THAT(urls_error("urls: 'file:/x/a.tar'"),
              Catch::Contains("write the path without 'file:'"));
-  CHECK_THAT(urls_error("urls: []"), Catch::Contains("names no files"));
+  CHECK_THAT(urls_error("urls: []"), Catch::Contains("lists no files"));
   CHECK_THAT(urls_error("classes: [a]"), Catch::Contains("urls: missing"));
 }
 
@@ -335,8 +335,8 @@ TEST_CASE("slices in shards take whole tars, unless the samples are sorted by cl
   }
   shards.tar("b.tar", labelled("b0", 2));
   CHECK(error_of([&] { images("train[:2shard]"); }) ==
-        "x.yaml:5:12: error: split 'train[:2shard]': 'train' is sorted by class, so slices are cut "
-        "from a fixed random order and not in shards");
+        "x.yaml:5:12: error: split 'train[:2shard]': 'train' is sorted by class, so its slices are "
+        "cut from a fixed random order and cannot be given in shards");
 }
 
 TEST_CASE("bvtrain init knows a folder of tars", "[webdataset]") {

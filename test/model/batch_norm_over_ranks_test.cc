@@ -1,5 +1,6 @@
 // Batch norm for any size, as ranks use it, compared with LibTorch's.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <catch2/catch.hpp>
 
@@ -55,6 +56,58 @@ TEST_CASE("batch norm of any size") {
       CHECK(at::allclose(ours.dx, torch.dx, bound, bound));
       CHECK(at::allclose(ours.dscale, torch.dscale, bound, bound));
       CHECK(at::allclose(ours.dbias, torch.dbias, bound, bound));
+    }
+  }
+}
+
+TEST_CASE("a frozen batch norm uses its running statistics in the training, and keeps them") {
+  const auto generator = at::detail::createCPUGenerator(5);
+  // The fused kernels take 16 channels in channels_last.
+  for (const int64_t c : {5, 16}) {
+    for (const bool max_pool : {false, true}) {
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        INFO(c << " channels, " << max_pool << ", " << c10::toString(type));
+        Module owner;
+        const BatchNorm norm = BatchNorm::add(owner, "norm", c);
+        for (const at::Tensor& each : {norm.scale, norm.bias, norm.mean, norm.var})
+          each.detach().copy_(at::rand({c}, generator, at::kFloat) + 0.5);
+        CHECK(owner.has_batch_statistics());
+        const at::Tensor mean = norm.mean.clone(), var = norm.var.clone();
+        at::Tensor x = at::randn({4, c, 6, 8}, generator, at::kFloat) * 2 + 1;
+        x = x.to(type).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_(true);
+        Pass train;
+        train.train = true;
+        norm.scale.set_requires_grad(false);
+        norm.bias.set_requires_grad(false);
+        CHECK_FALSE(owner.has_batch_statistics());
+        const at::Tensor y = norm.relu(x, max_pool, train);
+        CHECK(norm.mean.equal(mean));
+        CHECK(norm.var.equal(var));
+        const double bound = type == at::kFloat ? 1e-5 : 4e-2;
+        CHECK(y.scalar_type() == type);
+        const at::Tensor grad = at::randn(y.sizes(), generator, at::kFloat).to(type);
+        y.backward(grad);
+
+        const at::Tensor copy = x.detach().to(at::kFloat).requires_grad_(true);
+        at::Tensor plain =
+            at::relu(at::batch_norm(copy, norm.scale, norm.bias, mean, var,
+                                    /*training=*/false, 0.1, BatchNorm::kEps, false));
+        if (max_pool) plain = at::max_pool2d(plain, 2);
+        CHECK(at::allclose(y.detach().to(at::kFloat), plain.detach(), bound, bound));
+        if (type == at::kFloat) {
+          const at::NoGradGuard no_grad;
+          CHECK(at::allclose(y.detach(), norm.relu(x, max_pool, Pass()), bound, bound));
+        }
+        plain.backward(grad.to(at::kFloat));
+        // Rounding may move an output near zero to the other side, or another value to the maximum.
+        const at::Tensor off = (x.grad().to(at::kFloat) - copy.grad()).abs();
+        CHECK((off > bound * 4).sum().item<int64_t>() <= (type == at::kFloat ? 2 : x.numel() / 50));
+
+        norm.bias.set_requires_grad(true);  // only partly frozen
+        norm.relu(x.detach(), max_pool, train);
+        CHECK_FALSE(norm.mean.equal(mean));
+        CHECK_FALSE(norm.var.equal(var));
+      }
     }
   }
 }

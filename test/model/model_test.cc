@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lib/model/init.h"
+#include "lib/model/model_size_limit.h"
 #include "lib/util/error.h"
 
 namespace bv::test {
@@ -35,6 +36,24 @@ TEST_CASE("parameters have paths, logical shapes and the requested memory order"
   CHECK(model.kernel.requires_grad());
   REQUIRE(named_buffers(model).size() == 1);
   CHECK(named_buffers(model)[0].first == "body/mean");
+}
+
+TEST_CASE("a model for weights from anywhere may not be far larger than they are") {
+  const ModelSizeLimit limit(1000, "w.npz");
+  CHECK_NOTHROW(Sample());
+  Module owner;
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& shape) {
+    owner.add_parameter(name, shape, zeros());
+  };
+  CHECK_NOTHROW(add("small", {5}));
+  const std::vector<std::vector<int64_t>> too_large = {
+      {int64_t{1} << 61, 16}, {int64_t{1} << 40}, {-1}};
+  for (const auto& shape : too_large) CHECK_THROWS_AS(add("large", shape), Error);
+  const MetaDevice no_memory;
+  const auto add_many = [&] {
+    for (int i = 0; i < 200'000; ++i) add(std::to_string(i), {1});
+  };
+  CHECK_THROWS_AS(add_many(), Error);
 }
 
 TEST_CASE("the initial values of a parameter depend only on the seed and its name") {

@@ -1,4 +1,4 @@
-// Rematerialisation: bit-identical gradients with less memory.
+// Rematerialization: bit-identical gradients with less memory.
 #include "lib/model/remat.h"
 
 #include <ATen/ATen.h>

@@ -73,6 +73,20 @@ TEST_CASE("cnn: widths, dense and dropout are keys") {
   CHECK(error("cnn", "dropout: 1.5") == "m.yaml:1:10: error: dropout: must be in [0, 1)");
 }
 
+TEST_CASE("resnet_cifar: a width that has no effect gives a warning") {
+  const auto warned = [](const std::string& yaml) {
+    const Config config = parse_config(yaml, "t.yaml");
+    Model::Registry::make("resnet_cifar", config, Place(), {10, 32, 32, 3});
+    return warnings(config);
+  };
+  CHECK(warned("{width: 16, whitening: 8, widths: [16, 16, 16]}") ==
+        std::vector<std::string>{"t.yaml:1:9: warning: width: has no effect, because `whitening` "
+                                 "and `widths` are given"});
+  CHECK(warned("{width: 64, whitening: 8, widths: [16, 16, 16]}").empty());  // the default
+  CHECK(warned("{width: 16, whitening: 8}").empty());
+  CHECK(warned("{width: 16, widths: [16, 16, 16]}").empty());
+}
+
 TEST_CASE("resnet_cifar: nine layers, 6.5 million parameters, running statistics") {
   const auto model = make_model("resnet_cifar", "{}", {10, 32, 32, 3});
   CHECK(parameter_count(*model) == 6573130);

@@ -56,6 +56,21 @@ std::unique_ptr<Model> build_vit(const std::string& yaml, int64_t classes = 10, 
   return make_model("vit", yaml, {classes, size, size, 3});
 }
 
+TEST_CASE("a variant on the command line that a run's config.yaml overrides gives a warning") {
+  const std::string file = "{width: 32, depth: 1, mlp_dim: 128, num_heads: 2, patch_size: [8, 8]";
+  const auto warned = [](const std::string& yaml, const std::vector<Override>& overrides) {
+    const Config config = parse_config(yaml, "config.yaml", overrides);
+    Model::Registry::make("vit", config, Place(), {10, 32, 32, 3});
+    return warnings(config);
+  };
+  const Override other{"variant", "Ti/4", "--set variant=Ti/4"};
+  CHECK(warned(file + ", variant: mu/8}", {other}) ==
+        std::vector<std::string>{"--set variant=Ti/4: warning: variant: has no effect, because "
+                                 "config.yaml gives width, depth, mlp_dim, num_heads, patch_size"});
+  CHECK(warned(file + ", variant: mu/16}", {}).empty());  // the file itself
+  CHECK(warned("{width: 32, num_heads: 2, depth: 1}", {other}).empty());
+}
+
 TEST_CASE("vit: variants have the published sizes, and keys override them") {
   const MetaDevice guard;
   // Parameters at 224 px and 1000 classes. Ti, S, B, L: "How to train your ViT" (Steiner et al.

@@ -401,6 +401,11 @@ TEST_CASE("bad optimizer keys are refused") {
   Optimizer::Registry::make("adam", ascending.section("optax"), {});
   REQUIRE(warnings(ascending).size() == 1);
   CHECK(warnings(ascending)[0].starts_with("t.yaml:1:24: warning: optax.learning_rate: "));
+  const Config plain = parse_config("optax: {nesterov: true}", "t.yaml");
+  Optimizer::Registry::make("sgd", plain.section("optax"), {});
+  CHECK(warnings(plain) ==
+        std::vector<std::string>{
+            "t.yaml:1:19: warning: optax.nesterov: has no effect without momentum"});
   const Config config = parse_config("{optax_name: adan}", "t.yaml");
   CHECK_THROWS_WITH(
       Optimizer::Registry::make("adan", config.section("optax"), config.place("optax_name")),

@@ -63,7 +63,9 @@ TEST_CASE("the first pattern that matches the full name wins") {
   // No parameter has the full name "kernel".
   CHECK(warnings(read.config) ==
         std::vector<std::string>{
-            "t.yaml:2:12: warning: lr_mults: the pattern 'kernel' matches no parameter"});
+            "t.yaml:2:12: warning: lr_mults: the pattern 'kernel' matches no parameter",
+            "t.yaml:2:12: warning: lr_mults: the pattern '.*kernel' has no effect: all of its "
+            "parameters are frozen"});
 }
 
 TEST_CASE("patterns that earlier ones leave nothing give a warning, but not a catch-all") {
@@ -82,6 +84,20 @@ TEST_CASE("factors of a weight decay that is not given have no effect") {
         std::vector<std::string>{"t.yaml:1:21: warning: wd_mults: has no effect without wd"});
   CHECK(warnings(Read("{lr: 0.1, wd: 0, wd_mults: [['.*/kernel', 1]]}").config).empty());
   CHECK(warnings(Read("{lr: 0.1}").config).empty());
+}
+
+TEST_CASE("factors of parameters that are all frozen give a warning") {
+  const std::string frozen = ", schedule: [['head/.*', null], ['.*', {}]]}";
+  CHECK(warnings(Read("{lr: 0.1, lr_mults: [['head/.*', 10], ['.*/bias', 2]]" + frozen).config) ==
+        std::vector<std::string>{"t.yaml:1:21: warning: lr_mults: the pattern 'head/.*' has no "
+                                 "effect: all of its parameters are frozen"});
+  CHECK(warnings(Read("{lr: 0.1, wd: 1, wd_mults: [['head/kernel', 2]]" + frozen).config).size() ==
+        1);
+  // A run's config.yaml states the default.
+  CHECK(warnings(Read("{lr: 0.1, wd: 1, wd_mults: [['.*/kernel$', 1]], schedule: [['.*/kernel', "
+                      "null], ['.*', {}]]}")
+                     .config)
+            .empty());
 }
 
 TEST_CASE("bad patterns are refused") {
@@ -119,6 +135,9 @@ TEST_CASE("bad schedules are refused") {
   CHECK(Read("{lr: 0.1, schedule: [['head/.*', {mult: 2}], ['.*/scale', null]]}").problems ==
         "t.yaml:1:21: error: schedule: no pattern matches embedding/kernel, embedding/bias; add an "
         "entry ['.*', {...}], or ['.*', null] to freeze the rest");
+  CHECK(Read("{lr: 0.1, schedule: []}").problems ==
+        "t.yaml:1:21: error: schedule: is an empty list; leave it out for a constant learning "
+        "rate");
   CHECK(Read("{lr: 0.1, schedule: [['.*', null]]}").problems ==
         "t.yaml:1:21: error: schedule: every entry is null: nothing would be trained");
   CHECK(Read("{lr: 0.1, schedule: [['.*', null], ['head/.*', {}]]}").problems ==

@@ -70,6 +70,40 @@ TEST_CASE("every decay is finite and stays within its bounds over a whole run") 
   }
 }
 
+TEST_CASE("keys of a schedule that have no effect give a warning") {
+  const auto warned = [](const std::string& yaml) {
+    const Config config = parse_config(yaml, "t.yaml");
+    Schedule(config, {.batch_size = 64, .data_size = 1000, .total_steps = 40});
+    return warnings(config);
+  };
+  using Lines = std::vector<std::string>;
+  CHECK(warned("{decay_type: rsqrt, timescale: 5, timescale_steps: 7}") ==
+        Lines{"t.yaml:1:32: warning: timescale: has no effect, because timescale is also given in "
+              "a unit"});
+  CHECK(warned("{decay_type: rsqrt, shift: 5, shift_epochs: 1}").size() == 1);
+  CHECK(warned("{decay_type: linear, linear_end: 0.5, end: 0.1}") ==
+        Lines{"t.yaml:1:34: warning: linear_end: has no effect, because `end` is given"});
+  CHECK(warned("{steps: [10, 40, 50, 60], mults: [0.5, 0.4, 0.3, 0.2]}") ==
+        Lines{"t.yaml:1:9: warning: steps: those after the last step, 40, have no effect: 50, 60"});
+  CHECK(warned("{steps: [10, 40], mults: [0.5, 0.4]}").empty());
+  // A run's config.yaml also states the defaults.
+  CHECK(warned("{decay_type: rsqrt, timescale: 10000, timescale_steps: 7, shift: 0}").empty());
+  CHECK(warned("{decay_type: linear, linear_end: 0, end: 0.1}").empty());
+  CHECK(warned("{decay_type: linear, linear_end: 0.1, end: 0.1}").empty());
+}
+
+TEST_CASE("a cool-down that is longer than the run gives a warning") {
+  const Config config = parse_config("{decay_type: rsqrt, cooldown_steps: 400}", "t.yaml");
+  const RunLength length{.batch_size = 64, .data_size = 1000, .total_steps = 40};
+  CHECK(Schedule(config, length)(0) == 0.1F);
+  CHECK(warnings(config) ==
+        std::vector<std::string>{"t.yaml: warning: the cool-down of 400 steps is longer than "
+                                 "the 40 steps of the run, so the value begins at 0.1 of `mult`"});
+  const Config whole = parse_config("{decay_type: rsqrt, cooldown_steps: 40}", "t.yaml");
+  Schedule(whole, length);
+  CHECK(warnings(whole).empty());
+}
+
 TEST_CASE("a run of one step may be all warm-up") {
   const Config config = parse_config("{decay_type: cosine, warmup_steps: 1}", "t.yaml");
   const Schedule schedule(config, {.batch_size = 8, .data_size = 8, .total_steps = 1});

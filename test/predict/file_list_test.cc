@@ -22,12 +22,12 @@ TEST_CASE("a list of files has one a line, or one before each NUL") {
   CHECK(list("").empty());
 }
 
-TEST_CASE("a list that names no file is refused") {
+TEST_CASE("an empty list of files is refused") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   REQUIRE(::write(ends[1], "\n\n", 2) == 2);
   ::close(ends[1]);
-  CHECK(error_of([&] { read_file_list(ends[0]); }) == "standard input: error: names no file");
+  CHECK(error_of([&] { read_file_list(ends[0]); }) == "standard input: error: lists no files");
   ::close(ends[0]);
 }
 

@@ -114,6 +114,35 @@ TEST_CASE("predict refuses to leave out parameters of the model") {
       "untrained; --set model_load=null loads everything");
 }
 
+TEST_CASE("a model that is far too large for its weights is refused before it takes memory") {
+  const TempFolder folder;
+  const std::string images = folder / "in.npz", weights = folder / "w.npz";
+  write_npz(images, {{"image", at::full({1, 16, 16, 3}, 7, at::kByte)}});
+  write_npz(weights, {{"a", at::zeros({1})}});
+  const auto error = [&](const std::string& classes, const std::string& width,
+                         const std::string& depth) {
+    PredictModel model;
+    model.config = parse_config("model_name: vit\nnum_classes: " + classes +
+                                    "\nmodel: {width: " + width + ", depth: " + depth +
+                                    ", mlp_dim: 64, num_heads: 4, patch_size: [16, 16]}\n",
+                                "t.yaml");
+    model.weights = model.origin = weights;
+    PredictRequest request;
+    request.inputs = {images};
+    request.pp = "value_range(-1, 1)";
+    request.outputs = {"logits"};
+    return error_of([&] { predict(model, request, [](const PredictedBatch&) {}); });
+  };
+  const auto too_large = [&](const std::string& line) {
+    return line.starts_with(weights + ": error: its weights take ") &&
+           line.ends_with("too little for the model that its metadata or the config describes");
+  };
+  CHECK(too_large(error("30000000", "64", "1")));
+  CHECK(too_large(error("2", "64", "1000000000")));
+  CHECK(too_large(error("2", "2305843009213693952", "1")));
+  CHECK_THAT(error("2", "64", "1"), Catch::StartsWith(weights + ": error: missing in the file: "));
+}
+
 TEST_CASE("an image for which the model's output is NaN has an error and no prediction") {
   const TempFolder folder;
   const std::string images = folder / "in.npz", weights = folder / "w.npz";

@@ -7,6 +7,7 @@
 #include "lib/ckpt/formats/npz.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -43,6 +44,23 @@ TEST_CASE("the images below a folder are found, also behind links, which may lea
   folder.make("empty");
   CHECK(error_of([&] { files(folder / "empty"); }) ==
         folder / "empty" + ": error: no *.jpg, *.jpeg, *.png or *.webp below this folder");
+}
+
+TEST_CASE("a folder to which many links lead is read once") {
+  const TempFolder folder;
+  constexpr int kDeepest = 30;  // 2^30 ways lead to the image
+  for (int i = 0; i < kDeepest; ++i) {
+    const std::string here = fmt::format("d{}", i), below = fmt::format("../d{}", i + 1);
+    folder.make(here);
+    for (const char* link : {"/a", "/b"})
+      std::filesystem::create_symlink(below, folder / (here + link));
+  }
+  const std::string image = folder.write(fmt::format("d{}/x.jpg", kDeepest), "");
+  const std::string said = logged([&] { CHECK(files(folder / "d0").size() == 1); });
+  CHECK_THAT(said, Catch::Contains("29 more folders are left out: their images are taken already"));
+  // The way without links counts.
+  CHECK(files(folder.path()) == std::vector<std::string>{image});
+  CHECK(logged([&] { files(folder / fmt::format("d{}", kDeepest)); }).empty());
 }
 
 TEST_CASE("an npz file must have as many labels as images") {

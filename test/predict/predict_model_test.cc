@@ -3,6 +3,7 @@
 
 #include <ATen/ops/ones.h>
 
+#include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/formats/safetensors.h"
 #include "lib/ckpt/model_card.h"
 #include "lib/export/trained_model.h"
@@ -78,6 +79,22 @@ TEST_CASE("a card knows the input.max_pixels of its run") {
   CHECK(limit(f.open("", {{"input.max_pixels", "64", "--set"}}).config) == 64);
 }
 
+TEST_CASE("a card knows whether its classes are independent") {
+  const auto multilabel = [](const std::string& task) {
+    Restored checkpoint;
+    checkpoint.meta = {{"config", "{model_name: cnn, num_classes: 2, " + task + "}"}};
+    ModelCard card = load_trained_model(checkpoint, /*ema=*/false).card;
+    card.version = "1.2";
+    const WeightsFile f;
+    f.put(to_metadata(card));
+    const PredictModel model = f.open();
+    return model.config.section("task_kw").get<bool>("multilabel", false);
+  };
+  CHECK(multilabel("loss: sigmoid_xent, task_kw: {multilabel: true}"));
+  CHECK_FALSE(multilabel("loss: sigmoid_xent"));
+  CHECK_FALSE(multilabel("task: regress, task_kw: {normalize_targets: false}"));
+}
+
 TEST_CASE("a key that predict does not read is refused") {
   const WeightsFile f;
   f.put(to_metadata(example_card()));
@@ -142,6 +159,26 @@ TEST_CASE("num_classes: auto is that of the weights") {
   CHECK(error_of([&] { f.open(config); }) == config + unknown);
   CHECK(error_of([&] { load_trained_model(parse_config(read_text(with_file), "m.yaml"), {}); }) ==
         "m.yaml" + unknown);
+  // The config in a checkpoint may be anything.
+  const std::string workdir = f.folder / "w";
+  int64_t step = 0;
+  for (const char* stored : {"[", "[7]", R"({"num_classes": 1e300})", R"({"num_classes": -1})"}) {
+    INFO(stored);
+    Snapshot snapshot;
+    snapshot.step = ++step;
+    snapshot.tensors["params/a"] = at::ones({2});
+    snapshot.meta = {{"config", stored}};
+    Checkpointer checkpointer{Workdir(workdir)};
+    checkpointer.save(std::move(snapshot), false);
+    checkpointer.wait();
+    CHECK(
+        error_of([&] {
+          load_trained_model(
+              parse_config("num_classes: auto\nmodel_name: cnn\nmodel_init: " + workdir, "m.yaml"),
+              {});
+        }) == "m.yaml:1:14: error: num_classes: auto, but " + workdir +
+                  " does not say how many classes its model has: write the number");
+  }
 }
 
 TEST_CASE("predict takes class names and image values from model_init") {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/report/event_files.h"
 #include "lib/report/event_writer.h"
 #include "lib/util/crc32c.h"
 #include "lib/util/error.h"
@@ -195,6 +196,74 @@ TEST_CASE("a resumed run tells TensorBoard what to forget, in a file that sorts 
   REQUIRE(events.size() == 2);
   CHECK(events[1].numbers.at(2) == 101);
   CHECK(parse(events[1].strings.at(7)).numbers.at(1) == 1);  // SessionLog.START
+}
+
+TEST_CASE("a restart drops the later points of earlier event files, and nothing else") {
+  const TempFolder scratch;
+  std::string first, second;
+  {
+    EventWriter writer(scratch / "tb", 0);
+    first = writer.file();
+    for (const int64_t step : {1, 2, 30, 4}) writer.scalar(step, "a", static_cast<double>(step));
+    writer.flush();
+    EventWriter next(scratch / "tb", 5);
+    second = next.file();
+    next.scalar(2, "b", 7);
+    next.flush();
+  }
+  const std::string untouched = bv::read_file(second);
+  bv::test::write(first, bv::read_file(first) + "torn");  // the process was killed
+  bv::drop_events(scratch / "tb", 3);
+  const std::vector<Message> events = read_events(first);
+  REQUIRE(events.size() == 4);  // the version, SessionLog.START, steps 1 and 2
+  CHECK(events[0].strings.at(3) == "brain.Event:2");
+  for (const size_t i : {size_t{2}, size_t{3}}) {
+    std::string tag;
+    CHECK(simple_value(events[i], &tag) == static_cast<float>(i - 1));
+    CHECK(events[i].numbers.at(2) == i - 1);
+  }
+  CHECK(bv::read_file(second) == untouched);
+  bv::drop_events(scratch / "none", 3);
+  CHECK(!bv::test::exists(scratch / "none"));
+}
+
+TEST_CASE("event files that are damaged or foreign stay as they are") {
+  const TempFolder scratch;
+  std::string file;
+  {
+    EventWriter writer(scratch / "tb", -1);
+    file = writer.file();
+    for (const int64_t step : {1, 2, 3}) writer.scalar(step, "a", 1);
+    writer.flush();
+  }
+  const std::string whole = bv::read_file(file);
+  std::string damaged = whole, foreign = whole;
+  char& byte = damaged[whole.size() / 2];
+  byte = static_cast<char>(byte ^ 1);
+  // As TensorFlow writes the first event: without its step.
+  const std::string event = whole.substr(12, 9) + whole.substr(23, 15);
+  const auto framed = [](const std::string& text) {
+    const auto number = [](auto value) {
+      std::string bytes(sizeof(value), '\0');
+      std::memcpy(bytes.data(), &value, sizeof(value));
+      return bytes;
+    };
+    const std::string length = number(uint64_t{text.size()});
+    return length + number(bv::masked_crc32c(slow_crc(length))) + text +
+           number(bv::masked_crc32c(slow_crc(text)));
+  };
+  foreign = framed(event) + whole.substr(12 + 26 + 4);
+  for (const std::string& content : {damaged, foreign}) {
+    bv::test::write(file, content);
+    bv::drop_events(scratch / "tb", 2);
+    CHECK(bv::read_file(file) == content);
+  }
+  const std::string other = file + ".0.v2";  // as TensorFlow names its files
+  bv::test::write(other, whole);
+  bv::test::write(file, whole);
+  bv::drop_events(scratch / "tb", 2);
+  CHECK(read_events(file).size() == 2);
+  CHECK(bv::read_file(other) == whole);
 }
 
 TEST_CASE("event files that cannot be written are storage errors") {

@@ -73,6 +73,32 @@ TEST_CASE("rows after the step that a run continues from do not displace those b
   CHECK_FALSE(bv::file_exists(file + ".damaged-2"));
 }
 
+TEST_CASE("rows of a file that is read in several parts") {
+  const TempFolder scratch;
+  const std::string file = scratch / "metrics.jsonl";
+  std::string rows;
+  int64_t last = 0;
+  while (rows.size() < size_t{3} << 20) {  // parts of 1 MiB, which end within lines
+    ++last;
+    const std::string name(last % 1000 + 1, 'b');
+    rows += bv::row_text(last, {{"a", static_cast<double>(last) / 7.0}, {name, 1}});
+  }
+  const std::string next = bv::row_text(last + 1, {{std::string(size_t{2} << 20, 'c'), 1}});
+  bv::write_file_atomically(file, rows + next + "{\"step\": 9");
+  std::vector<int64_t> steps;
+  bv::for_each_row(file, [&](int64_t step, const bv::Row& row) {
+    steps.push_back(step);
+    if (step <= last && row.at(0).second != static_cast<double>(step) / 7.0) FAIL(step);
+  });
+  CHECK(std::ssize(steps) == last + 1);
+  CHECK(steps.back() == last + 1);
+  CHECK(bv::restore_rows(file, last + 1).steps == steps);
+  CHECK(read_file(file) == rows + next);
+  CHECK(std::ssize(bv::restore_rows(file, last).steps) == last);
+  CHECK(read_file(file) == rows);
+  CHECK_FALSE(bv::file_exists(file + ".damaged"));
+}
+
 TEST_CASE("a metrics file that cannot be read is not taken for an empty one") {
   const TempFolder scratch;
   std::filesystem::create_symlink("metrics.jsonl", scratch / "metrics.jsonl");  // ELOOP

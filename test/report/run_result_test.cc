@@ -87,6 +87,7 @@ TEST_CASE("the closing lines") {
   result.metrics = nullptr;
   result.report.clear();
   result.precision_config = "float32";
+  result.no_best = {{"val/loss", "/w/ckpt/best-l"}};
   result.failed_saves = 2;
   result.left_out_saves = 4000;
   CHECK(nlohmann::json::parse(result_json(result)).at("failed_saves") == 2);
@@ -94,6 +95,7 @@ TEST_CASE("the closing lines") {
   CHECK(closing_lines(result) ==
         std::vector<std::string>{
             "5,000 of 5,000 steps in 1m12s since the restart at step 4,000, precision float32",
+            "No /w/ckpt/best-l: val/loss was never a finite number",
             "Checkpoints that could not be written: 2 (see the warnings above)",
             "Checkpoints skipped because they were due too often: 4,000"});
 }

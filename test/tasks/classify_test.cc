@@ -108,9 +108,9 @@ TEST_CASE("batches from a wrong pp string are refused") {
   no_labels["label"] = at::zeros({2}, at::kLong);
   CHECK(batch_refusal(no_labels) ==
         "[classify] a batch has no 'labels', only image, label; make them with onehot(C, "
-        "key=\"label\", key_result=\"labels\") and name them in keep(\"image\", \"labels\")");
+        "key=\"label\", key_result=\"labels\") and list them in keep(\"image\", \"labels\")");
   CHECK(batch_refusal({{"labels", at::ones({2, 3})}}) ==
-        "[classify] a batch has no 'image', only labels; name it in keep(\"image\", ...)");
+        "[classify] a batch has no 'image', only labels; list it in keep(\"image\", ...)");
   Batch ids = classify_batch();
   ids["labels"] = at::zeros({2}, at::kLong);
   CHECK(batch_refusal(ids) ==
@@ -123,8 +123,31 @@ TEST_CASE("batches from a wrong pp string are refused") {
   Batch wide = classify_batch();
   wide["labels"] = at::ones({2, 4});
   CHECK(batch_refusal(wide) ==
-        "[classify] 'labels' are (2, 4) but the model's logits are (2, 3); is num_classes the "
-        "number that onehot(...) has?");
+        "[classify] 'labels' are (2, 4) but the model's logits are (2, 3); does num_classes equal "
+        "the depth of onehot(...)?");
+}
+
+TEST_CASE("one number per example is refused with what num_classes: 1 needs") {
+  ScaleModel model;
+  Pass pass;
+  const Batch batch = {{"image", at::ones({2, 1, 1, 1})}, {"labels", at::ones({2})}};
+  CHECK(error_of([&] { make_classify(0, "sigmoid_xent")->loss(model, batch, pass); }) ==
+        "[classify] 'labels' are one number per example, (2), but num_classes: 1 needs (2, 1): add "
+        "reshape([1], key=\"labels\") to pp; or use num_classes: 2 and make them with onehot(2)");
+}
+
+TEST_CASE("the softmax of one output is always 1, so it is refused as a loss") {
+  const auto refused = [](const std::string& loss, int64_t outputs) {
+    return error_of([&] {
+      Task::Registry::make("classify", Config(), {}, {.loss_name = loss, .num_classes = outputs});
+    });
+  };
+  CHECK_THAT(refused("softmax_xent", 1),
+             Catch::Contains("the softmax of one output is always 1") &&
+                 Catch::Contains("use num_classes: 2 with onehot(2), or one output with loss: "
+                                 "sigmoid_xent, task_kw: {multilabel: true}"));
+  CHECK(refused("softmax_xent", 2).empty());
+  CHECK(refused("sigmoid_xent", 1).empty());
 }
 
 TEST_CASE("an unknown loss names the known ones") {

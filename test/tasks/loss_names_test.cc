@@ -52,13 +52,13 @@ TEST_CASE("the key loss names a registered loss or one of the task regress") {
 
 TEST_CASE("a loss whose inputs no task supplies is refused by name, with the reason") {
   CHECK(loss_refusal("weighted_softmax_xent") ==
-        "c.yaml:3:7: error: loss 'weighted_softmax_xent': it needs class numbers and weights of "
-        "every token of a sequence, which no task supplies; for images of classes use softmax_xent "
+        "c.yaml:3:7: error: loss 'weighted_softmax_xent': it needs the class number and weight of "
+        "every token of a sequence, which no task supplies; to classify images, use softmax_xent "
         "or sigmoid_xent");
-  CHECK(loss_refusal("bidirectional_contrastive_loss") ==
-        "c.yaml:3:7: error: loss 'bidirectional_contrastive_loss': it needs embeddings of images "
-        "and of texts, which no task supplies; for images of classes use softmax_xent or "
-        "sigmoid_xent");
+  CHECK(
+      loss_refusal("bidirectional_contrastive_loss") ==
+      "c.yaml:3:7: error: loss 'bidirectional_contrastive_loss': it needs embeddings of images and "
+      "of texts, which no task supplies; to classify images, use softmax_xent or sigmoid_xent");
   CHECK(loss_refusal("softmax_xnt") ==
         "c.yaml:3:7: error: unknown loss 'softmax_xnt' (did you mean 'softmax_xent'?); known: "
         "only_here, sigmoid_xent, softmax_xent");

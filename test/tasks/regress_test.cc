@@ -1,5 +1,6 @@
 // The task regress: losses, the target scale, and rejected inputs.
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/huber_loss.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -132,6 +133,43 @@ TEST_CASE("a preprocessing that changes the labels of a small data set changes t
   CHECK(target_scale(model)->mean.item<float>() == Approx(49.5 + 9.9));
 }
 
+TEST_CASE("a slice of rows that are sorted by a target gives a warning") {
+  const auto warned = [](const at::Tensor& labels, std::vector<bool> sliced,
+                         std::vector<int64_t> parts = {0}) {
+    LabelledExamples examples = examples_of(labels);
+    examples.sliced = std::move(sliced);
+    examples.parts = std::move(parts);
+    std::string warnings;
+    examples.warn_of_split = [&](size_t part, const std::string& why) {
+      warnings += std::to_string(part) + ": " + why + "\n";
+    };
+    CHECK(refusal_to_fit(examples, labels.size(1)).empty());
+    return warnings;
+  };
+  const std::string rest =
+      ", so the rest of the split has other values; take a random part of the rows instead, such "
+      "as train[not fold 1/5]\n";
+  const at::Tensor up = at::arange(30, at::kFloat).view({30, 1});
+  CHECK(warned(up, {true}) ==
+        "0: the rows are sorted by target 0, which only rises from 0 to 29" + rest);
+  CHECK(warned(up.flip(0), {true}) ==
+        "0: the rows are sorted by target 0, which only falls from 29 to 0" + rest);
+  CHECK(warned(up, {false}).empty());
+  CHECK(warned(up, {}).empty());
+  CHECK(warned(up.slice(0, 0, 20), {true}).empty());  // too few rows
+  const at::Tensor mixed = up.mul(7).remainder(30);
+  CHECK(warned(mixed, {true}).empty());
+  CHECK(warned(at::cat({mixed, up}, 1), {true}) ==
+        "0: the rows are sorted by target 1, which only rises from 0 to 29" + rest);
+  // One rare value at the end is no order.
+  CHECK(warned(up.ge(28).to(at::kFloat), {true}).empty());
+  CHECK(warned(up.ge(15).to(at::kFloat), {true}) ==
+        "0: the rows are sorted by target 0, which only rises from 0 to 1" + rest);
+  // Each data set has an order of its own.
+  CHECK(warned(at::cat({mixed, up}), {true, true}, {0, 30}) ==
+        "1: the rows are sorted by target 0, which only rises from 0 to 29" + rest);
+}
+
 TEST_CASE("examples that cannot be read are left out within the budget") {
   LabelledExamples examples = examples_of(at::tensor({1.F, 9.F, 5.F, 7.F}).reshape({2, 2}));
   const auto read = examples.raw;
@@ -177,11 +215,11 @@ TEST_CASE("whole numbers are targets unless they are numbers of named classes") 
   CHECK(make_regress("{normalize_targets: false}")->loss(model, whole, pass).item<float>() ==
         Approx((1 + 16) / 2.));
   TaskEnv env = {.loss_name = "mse", .class_names = {"cat", "dog"}};
-  CHECK(
-      error_of(
-          [&] { make_regress("{normalize_targets: false}", env)->loss(model, whole, pass); }) ==
-      "[regress] 'label' is int64: the numbers of classes, which the training data names; use "
-      "task: classify, or numbers to predict (csv: label: [COLUMN], image_folder: label: number)");
+  CHECK(error_of(
+            [&] { make_regress("{normalize_targets: false}", env)->loss(model, whole, pass); }) ==
+        "[regress] 'label' is int64: these are class numbers, because the training data has class "
+        "names; use task: classify, or give regression targets (csv: label: [COLUMN], "
+        "image_folder: label: number)");
   env.label_feature = "age";  // the names are those of `label`
   CHECK(make_regress("{normalize_targets: false}", env)->loss(model, whole, pass).defined());
 }
@@ -207,8 +245,8 @@ TEST_CASE("regress refuses batches and keys that do not fit") {
         "[regress] 'labels' are (2, 3) but the model's outputs are (2, 2); num_classes is the "
         "number of targets");
   CHECK(refusal({{"image", regress_batch().at("image")}}) ==
-        "[regress] a batch has no 'labels' and no 'label', only image; name one in "
-        "keep(\"image\", ...)");
+        "[regress] a batch has no 'labels' and no 'label', only image; list one in keep(\"image\", "
+        "...)");
   CHECK(error_of([] { make_regress("{}", {.loss_name = "softmax_xent"}); }) ==
         "error: loss 'softmax_xent' does not compare numbers; task: regress has mse, l1 and huber");
   CHECK_THAT(error_of([] { make_regress("{delta: 2}"); }),

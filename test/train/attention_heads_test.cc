@@ -85,8 +85,8 @@ TEST_CASE(
   folder.write("config.json", R"({"num_attention_heads": 5})");
   CHECK(error_of([&] { check_heads(names, wanted, file); }) ==
         file +
-            ": error: its metadata or the config.json beside it states 5 attention heads, which do "
-            "not divide the width 384; correct the number there");
+            ": error: its metadata or the config.json next to it states 5 attention heads, which "
+            "do not divide the width 384; correct the number there");
   // timm's names the arguments of its model.
   folder.write("config.json", R"({"architecture": "vit", "model_args": {"num_heads": 4}})");
   CHECK(stored_heads(folder.path()) == 4);
@@ -102,8 +102,8 @@ TEST_CASE(
     for (const std::string& path : {folder.path(), file}) {
       CHECK(error_of([&] { check_heads(names, wanted, path); }) ==
             (folder / "config.json") +
-                ": error: is not a JSON object, which should describe the weights beside it; "
-                "download it again, or move it away");
+                ": error: is not a JSON object, which should describe the weights in the same "
+                "folder; download it again, or move it away");
     }
     CHECK(stored_heads(other) == 0);
   }

@@ -71,6 +71,13 @@ TEST_CASE("start: evaluators of the loss measure anew if the loss has changed") 
   // What does not affect `pred: loss`.
   CHECK(anew("\nloss: softmax_xent\ntask_kw: {class_weights: balanced}\n").empty());
 
+  const std::string several = replace_all(
+      with_evaluators(without_loss_name(typed("counts", "class_metrics", "") +
+                                        typed("fixed", "class_metrics", "multilabel: false"))),
+      "\nloss: softmax_xent\n", "\nloss: sigmoid_xent\n");
+  CHECK(changes_between(several, several + "task_kw: {multilabel: true}\n").changed_evaluators() ==
+        Names{"counts"});
+
   const auto huber = [&](const std::string& task_kw) {
     return replace_all(with_evaluators(without_loss_name(typed("average", "mean", "pred: loss"))),
                        "\nloss: softmax_xent\n", "\nloss: huber\ntask: regress\n" + task_kw);

@@ -241,6 +241,13 @@ TEST_CASE("class_weights that do not fit are refused") {
   CHECK(refusal("{class_weights: balanced}", evaluation).empty());
 }
 
+TEST_CASE("class weights as a mapping are refused with what they may be") {
+  CHECK_THAT(
+      refusal("{class_weights: {0: 1, 1: 2}}"),
+      Catch::EndsWith("class_weights: expected balanced, effective or a list of 5 numbers in "
+                      "the order of the classes, got a mapping"));
+}
+
 TEST_CASE("multilabel needs a loss that judges each class, and labels that are probabilities") {
   CHECK_THAT(refusal("{multilabel: true}"),
              Catch::EndsWith("multilabel: needs loss: sigmoid_xent, which treats each class "

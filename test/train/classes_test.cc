@@ -90,18 +90,18 @@ TEST_CASE("an evaluator's classes that training never has are warned of") {
   const std::vector<std::string> found =
       val_data_warnings(classes_config(split("train"), split("val")));
   REQUIRE(found.size() == 1);
-  CHECK_THAT(
-      found[0],
-      Catch::EndsWith("warning: evals.val.data: 3 of 4 examples are of classes without a training "
-                      "example, which the model cannot learn: cat (training has 'Cat'), emu; add "
-                      "training examples, or correct the names"));
+  CHECK_THAT(found[0],
+             Catch::EndsWith("warning: evals.val.data: 3 of 4 examples belong to classes that have "
+                             "no training example, so the model cannot learn them: cat (training "
+                             "has 'Cat'), emu; add training examples, or correct the names"));
   CHECK(val_data_warnings(classes_config(split("train"), split("sound"))).empty());
   CHECK(val_data_warnings(classes_config(split("all"), split("val"))).empty());
   CHECK(val_data_warnings(classes_config(split("train"), split("val"), "auto", /*total_steps=*/0))
             .empty());
   CHECK(error_of([&] { val_data_warnings(classes_config(split("train"), split("val"), "2")); }) ==
         "x.yaml:1:14: error: num_classes: 2 is less than the 4 classes of the training data (Cat, "
-        "cat, dog, emu), though no training example is of class cat, emu; set it to 4 or to auto");
+        "cat, dog, emu), though no training example belongs to class cat, emu; set it to 4 or to "
+        "auto");
 }
 
 TEST_CASE("a class that only the validation rows of a csv file have is warned of") {
@@ -114,9 +114,8 @@ TEST_CASE("a class that only the validation rows of a csv file have is warned of
   };
   const std::vector<std::string> found = val_data_warnings(classes_config(part("tr"), part("va")));
   REQUIRE(found.size() == 1);
-  CHECK_THAT(found[0],
-             Catch::Contains("2 of 3 examples are of classes without a training example, which "
-                             "the model cannot learn: c; add"));
+  CHECK_THAT(found[0], Catch::Contains("2 of 3 examples belong to classes that have no training "
+                                       "example, so the model cannot learn them: c; add"));
 }
 
 TEST_CASE("a warning names class numbers that only the evaluator's data have") {
@@ -131,9 +130,9 @@ TEST_CASE("a warning names class numbers that only the evaluator's data have") {
   const std::vector<std::string> found = val_data_warnings(classes_config(from_one, from_zero));
   REQUIRE(found.size() == 1);
   CHECK_THAT(found[0],
-             Catch::EndsWith("1 of 3 examples are of classes without a training example, which the "
-                             "model cannot learn: 0; add training examples, or correct the labels "
-                             "(do both data sets count classes from the same number?)"));
+             Catch::EndsWith("1 of 3 examples belong to classes that have no training example, so "
+                             "the model cannot learn them: 0; add training examples, or correct "
+                             "the labels (do both data sets count classes from the same number?)"));
   CHECK(val_data_warnings(classes_config(from_one, csv("same.csv", {3, 1}))).empty());
 }
 

@@ -9,15 +9,22 @@
 namespace bv::test {
 namespace {
 
-// Returns the problems of evaluators of a task that has one more prediction function than others.
-std::string evaluator_problems(const std::string& evals) {
+// Reads the evaluators of a task that has one more prediction function than others.
+std::vector<EvalJob> evaluators(const Config& config) {
   EvalDefaults defaults;
   defaults.env.batch_size = 8;
   defaults.predictions = {{"predict", kLogitsOutput}, {"loss", kLossOutput}, {"embed", "vectors"}};
-  const auto read = [&](const Config& config) {
-    return read_evals(config, defaults, {.batch_size = 8, .data_size = 80, .total_steps = 10});
-  };
-  return error_of([&] { from_yaml(evals, read); });
+  return read_evals(config, defaults, {.batch_size = 8, .data_size = 80, .total_steps = 10});
+}
+
+std::string evaluator_problems(const std::string& evals) {
+  return error_of([&] { from_yaml(evals, evaluators); });
+}
+
+// Returns an evaluator that can be built.
+std::string mean_of(const std::string& name) {
+  return name + ": {type: mean, pred: loss, data: {name: digits, split: test}, " +
+         "pp_fn: 'value_range(-1, 1)'}\n";
 }
 
 }  // namespace
@@ -49,6 +56,42 @@ TEST_CASE("the metric of skipped examples needs a name of its own, before the ev
   CHECK_THAT(
       evaluator_problems(evaluator("input", bins + skips)),
       Catch::EndsWith("measures 'input/errors', which is also a metric of the training" + remedy));
+}
+
+TEST_CASE("a null that turns off no evaluator gives a warning") {
+  const Config config = parse_config(mean_of("val") + "vall: null\n", "t.yaml");
+  evaluators(config);
+  throw_problems(config);
+  CHECK(warnings(config) ==
+        std::vector<std::string>{"t.yaml:2:1: warning: vall: null turns off the evaluator of this "
+                                 "name, but there is none (did you mean 'val'?)"});
+  const Config removed = parse_config(mean_of("val") + mean_of("test"), "t.yaml",
+                                      {{"test", "null", "--set test=null"}});
+  CHECK(evaluators(removed).size() == 1);
+  CHECK(warnings(removed).empty());
+}
+
+TEST_CASE("--set of an evaluator that does not exist names a similar one") {
+  const auto line = [](const std::string& key) {
+    const Config config = parse_config(mean_of("val"), "t.yaml", {{key, "5", "--set " + key}});
+    evaluators(config);
+    return error_of([&] { throw_problems(config); });
+  };
+  CHECK(line("vall.log_steps") ==
+        "--set vall.log_steps: error: vall: has no 'type', such as classification (did you mean "
+        "'val'?)");
+  CHECK(line("train.log_steps") ==
+        "--set train.log_steps: error: train: has no 'type', such as classification");
+  CHECK(evaluator_problems(mean_of("val") + "vall: {log_steps: 5}\n") ==
+        "t.yaml:2:7: error: vall: has no 'type', such as classification");
+}
+
+TEST_CASE("two evaluators do not have the same path") {
+  CHECK(evaluator_problems(mean_of("val") + mean_of("val.v2")).empty());
+  CHECK(evaluator_problems(mean_of("val.data")).empty());
+  CHECK(evaluator_problems(mean_of("val") + mean_of("val.data")) ==
+        "t.yaml:2:11: error: val.data: cannot name an evaluator, because the evaluator 'val' has "
+        "the key 'data'; choose another name");
 }
 
 TEST_CASE("two evaluators do not write the same file") {

@@ -109,7 +109,7 @@ TEST_CASE("mixup's keys") {
   read_mixup(bad);
   CHECK_THROWS_WITH(throw_problems(bad),
                     "t.yaml:1:12: error: mixup.p: must not be negative, got -1\n"
-                    "t.yaml:1:16: error: unknown key 'mixup.alpha'; known here: p, scope");
+                    "t.yaml:1:16: error: unknown key 'mixup.alpha': this is 'p' here");
 }
 
 TEST_CASE("mixup of encoded or integer features says what to do") {

@@ -59,9 +59,9 @@ TEST_CASE("an evaluator with random ops gives a warning that names them") {
   };
   CHECK(lines("resize(8)|value_range(-1, 1)") == Lines{});
   CHECK(lines("random_crop(8)|flip_lr|value_range(-1, 1)") ==
-        Lines{"x.yaml:17:12: warning: evals.val.pp_fn: the results are those of randomly changed "
-              "examples, because of random_crop, flip_lr; evaluate without random ops, as by "
-              "resize_small and central_crop in place of a random crop"});
+        Lines{"x.yaml:17:12: warning: evals.val.pp_fn: this evaluator measures randomly augmented "
+              "examples, because of random_crop, flip_lr; remove the random ops, for example use "
+              "resize_small and central_crop instead of a random crop"});
 }
 
 TEST_CASE("a pattern of sharding_strategy that matches nothing gives a warning") {
@@ -69,7 +69,18 @@ TEST_CASE("a pattern of sharding_strategy that matches nothing gives a warning")
       warnings_of(config_text(kDigits, "value_range(-1, 1)") +
                   "sharding_strategy: [['head/.*', replicate], ['params/head/.*', replicate]]\n") ==
       Lines{"x.yaml:13:20: warning: sharding_strategy: the pattern 'head/.*' matches nothing: "
-            "names begin with params/ or opt/, as params/Dense_0/kernel"});
+            "names begin with params/ or opt/, such as params/Dense_0/kernel"});
+}
+
+TEST_CASE("init_head_bias gives a warning if model_init sets the biases") {
+  const auto lines = [](const std::string& keys) {
+    return warnings_of(config_text(kDigits, "value_range(-1, 1)") + "init_head_bias: -5\n" + keys);
+  };
+  CHECK(lines("") == Lines{});
+  CHECK(lines("model_init: a.npz\n") ==
+        Lines{"x.yaml:13:17: warning: init_head_bias: has no effect, because `model_init` sets the "
+              "biases of the last layer"});
+  CHECK(lines("model_init: a.npz\nmodel_load: {dont_load: ['head/.*']}\n") == Lines{});
 }
 
 TEST_CASE("whole numbers to predict may be negative, and none of them is a missing class") {
@@ -165,7 +176,7 @@ TEST_CASE("what decode ignores of a few image files gives one warning for each d
   REQUIRE(both.size() == 2);
   CHECK(contains(both[0], "warning: input.data: the EXIF orientation of 1"));
   CHECK(contains(both[0],
-                 " of 16 images looked at is ignored; decode(exif=True) turns them upright"));
+                 " of 16 images in the sample is ignored; decode(exif=True) turns them upright"));
   CHECK(contains(both[1], "warning: evals.val.data: the EXIF orientation of 1"));
   CHECK(warnings_of(photo_list, "decode(exif=True)|value_range(-1, 1)") == Lines{});
 
@@ -179,8 +190,8 @@ TEST_CASE("what decode ignores of a few image files gives one warning for each d
     const Lines lines = warnings_of(data, "decode(exif=True)|value_range(-1, 1)");
     REQUIRE(lines.size() == 1);
     CHECK(contains(lines[0],
-                   "16 of 16 images looked at are PNG files of 16 bits, of which decoding "
-                   "keeps the upper 8 (value / 256)"));
+                   "16 of 16 images in the sample are PNG files with 16 bits per channel; decoding "
+                   "keeps only the upper 8 (value / 256)"));
   }
 }
 
@@ -281,10 +292,11 @@ TEST_CASE("labels of a csv file that look like several labels or like numbers gi
               "with multilabel: true they are read as such"});
   CHECK(lines("ship", "ship|odd").size() == 1);
   CHECK(lines("ship;grey", "airplane;odd") == Lines{});
-  CHECK(lines("20", "56") ==
-        Lines{"x.yaml:1:14: warning: num_classes: auto took the whole numbers 20 to 56 in the "
-              "labels as classes, and 55 numbers below 57 do not occur; to predict numbers, use "
-              "task: regress"});
+  CHECK(
+      lines("20", "56") ==
+      Lines{
+          "x.yaml:1:14: warning: num_classes: auto took the integers 20 to 56 in the labels as "
+          "classes, and 55 numbers below 57 do not occur; to predict numbers, use task: regress"});
   CHECK(lines("1", "3") ==
         Lines{"x.yaml:1:14: warning: num_classes: 4 is more than the training data needs: no "
               "example has label 0, 2"});
@@ -320,7 +332,7 @@ TEST_CASE("slices and folds that depend on whole numbers to predict give a warni
     text = replace_all(text, "loss: softmax_xent", "task: regress");
     const Lines all = warnings_of(text);
     return std::any_of(all.begin(), all.end(), [](const std::string& line) {
-      return contains(line, "input.data.split: depends on the whole numbers in 'label'");
+      return contains(line, "input.data.split: treats the integers in 'label' as classes");
     });
   };
   const at::Tensor sorted = at::tensor({5, 5, 5, 7, 7, 7, 9, 9}, at::kLong);
@@ -331,6 +343,71 @@ TEST_CASE("slices and folds that depend on whole numbers to predict give a warni
   CHECK_FALSE(warned(sorted, "train"));
   CHECK_FALSE(warned(sorted.to(at::kFloat), "train[:50%]"));
   CHECK_FALSE(warned(sorted.to(at::kFloat), "train[fold 1/2]"));
+}
+
+TEST_CASE("evaluators that do not fit the task of the run give a warning") {
+  const auto lines = [](const std::string& loss, const std::string& evaluator) {
+    const std::string text = config_text(kDigits, "value_range(-1, 1)");
+    return warnings_of(replace_all(text, "loss: softmax_xent\n", loss) +
+                       "evals:\n  val:\n    data: {name: digits, split: test}\n" +
+                       "    pp_fn: value_range(-1, 1)" + kLabels + "\n    " + evaluator + "\n");
+  };
+  const auto warns = [&](const std::string& loss, const std::string& evaluator,
+                         const std::string& warning) {
+    const Lines found = lines(loss, evaluator);
+    return found.size() == 1 && contains(found[0], "warning: evals.val." + warning);
+  };
+  const std::string several = "loss: sigmoid_xent\ntask_kw: {multilabel: true}\n";
+  const std::string one = "expects one class per image, but the task has multilabel: true";
+  CHECK(warns(several, "type: classification\n    loss_name: sigmoid_xent",
+              "type: classification " + one));
+  CHECK(warns(several, "type: calibration", "type: calibration " + one));
+  CHECK(lines(several, "type: class_metrics\n    threshold: 0.4") == Lines{});
+  CHECK(warns("loss: softmax_xent\n", "type: class_metrics\n    multilabel: true",
+              "multilabel: takes the sigmoid of each output"));
+  CHECK(lines("loss: sigmoid_xent\n", "type: class_metrics\n    multilabel: true") == Lines{});
+  for (const std::string loss : {"", "loss: l1\n"}) {
+    for (const std::string type : {"class_metrics", "calibration"}) {
+      CHECK(warns(loss + "task: regress\n", "type: " + type,
+                  "type: " + type + " measures classes, but task: regress predicts numbers"));
+    }
+    CHECK(warns(loss + "task: regress\n", "type: classification\n    loss_name: softmax_xent",
+                "type: classification measures classes, but task: regress predicts numbers"));
+  }
+}
+
+TEST_CASE("a slice of rows that are sorted by their labels gives a warning") {
+  const TempFolder dir;
+  const at::Tensor image =
+      at::linspace(0, 255, 192).to(at::kByte).view({1, 8, 8, 3}).repeat({30, 1, 1, 1});
+  const auto lines = [&](const at::Tensor& labels, const std::string& split,
+                         const std::string& task) {
+    write_npz(dir / "t.npz", {{"image", image}, {"labels", labels}});
+    std::string text = config_text(
+        "{name: npz, fname: " + dir / "t.npz" + ", split: '" + split + "'}", "value_range(-1, 1)");
+    text = replace_all(text, kLabels, "|keep(\"image\", \"labels\")");
+    text = replace_all(text, "num_classes: auto", fmt::format("num_classes: {}", labels.size(1)));
+    return warnings_of(replace_all(text, "loss: softmax_xent", task));
+  };
+  const auto warns = [](const Lines& found, const std::string& part) {
+    return found.size() == 1 && contains(found[0], "warning: input.data.split: " + part) &&
+           contains(found[0], "take a random part of the rows instead");
+  };
+  const at::Tensor target = at::arange(30, at::kFloat).view({30, 1});
+  CHECK(warns(lines(target, "train[:80%]", "task: regress"),
+              "the rows are sorted by target 0, which only rises from 0 to 23"));
+  CHECK(lines(target, "train[not fold 1/5]", "task: regress") == Lines{});
+  CHECK(lines(target, "train", "task: regress") == Lines{});
+  CHECK(lines(target.mul(7).remainder(30), "train[:80%]", "task: regress") == Lines{});
+
+  const at::Tensor classes =
+      at::cat({target.lt(10), target.ge(5).logical_and(target.lt(20)), target.ge(20)}, 1)
+          .to(at::kFloat);
+  const std::string several = "loss: sigmoid_xent\ntask_kw: {multilabel: true}";
+  CHECK(warns(lines(classes, "train[:60%]", several),
+              "no training example has 1 of the 3 classes: 2; if the rows are sorted"));
+  CHECK(lines(classes, "train[:80%]", several) == Lines{});
+  CHECK(lines(classes, "train[not fold 1/5]", several) == Lines{});
 }
 
 TEST_CASE("a missing loss gives a warning if an evaluator measures another one than the default") {

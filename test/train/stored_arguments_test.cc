@@ -44,10 +44,10 @@ TEST_CASE("timm's weights are not read with another pooling than config.json sta
              map = vit_for("map", 16, 16);
   const auto problem = [&](const std::string& stated, const std::string& own) {
     return file +
-           ": error: its metadata or the config.json beside it states global_pool: " + stated +
-           ", but bvtrain's vit with these arrays pools as timm's '" + own +
-           "', so its outputs would be wrong; to fine-tune it all the same, write '" + own +
-           "' there";
+           ": error: its metadata or the config.json next to it states global_pool: " + stated +
+           ", but bvtrain pools weights with these arrays as timm's '" + own +
+           "' does, so the outputs would be wrong; to fine-tune these weights anyway, write '" +
+           own + "' there";
   };
   // After reset_classifier(n, 'avg') the arrays have the same names.
   CHECK(load_error(*tok, R"({"global_pool": "avg"})") == problem("avg", "token"));

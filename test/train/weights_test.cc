@@ -285,7 +285,7 @@ TEST_CASE("weights: every name and shape that does not fit is in one line") {
           file["head/kernel"] = at::zeros({32, 4});
         }) == "head/kernel has shape (32, 4) in the file but (32, 3) in the model" + hint);
   CHECK(with([](NamedTensors& file) { file["head/bias"] = at::zeros({3}, at::kLong); }) ==
-        "head/bias is of type int64 in the file" + hint);
+        "head/bias has type int64 in the file" + hint);
   CHECK(with([](NamedTensors& file) {
           file.erase("embedding/bias");
           file.erase("head/bias");
@@ -330,11 +330,11 @@ TEST_CASE("weights: the last layer of a regression is not loaded without its sca
   const std::string both =
       "model_init with model_load: {dont_load: ['buffers/targets/.*', 'head/.*']}";
   const std::string no_scale =
-      "it has no scale of targets (buffers/targets/mean, buffers/targets/std), so its last layer "
-      "predicts in other units than the model's: " +
+      "it has no target scale (buffers/targets/mean, buffers/targets/std), so its last layer and "
+      "this model use different units. To train a new last layer, use " +
       both +
-      " trains a new last layer; task_kw: {normalize_targets: false} keeps the file's and trains "
-      "it in the units of the labels";
+      "; to keep the file's last layer and train it in the units of the labels, use task_kw: "
+      "{normalize_targets: false}";
   CHECK(load_error(bare, *model) == bare + ": error: " + no_scale);
   CHECK(load_error(bare, *model, {"buffers/targets/.*"}) == bare + ": error: " + no_scale);
   CHECK(load_error(bare, *model, {"buffers/.*", "head/bias"}) == bare + ": error: " + no_scale);
@@ -346,10 +346,10 @@ TEST_CASE("weights: the last layer of a regression is not loaded without its sca
   for (const char* pattern : {"buffers/targets/.*", "buffers/targets/mean"}) {
     CHECK(load_error(scaled, *model, {pattern}) ==
           scaled +
-              ": error: model_load.dont_load leaves out the scale of targets "
-              "(buffers/targets/mean, buffers/targets/std) but not the last layer that was "
-              "trained with it, which would predict in other units: " +
-              both + " leaves out both");
+              ": error: model_load.dont_load leaves out the target scale (buffers/targets/mean, "
+              "buffers/targets/std), but loads the last layer that was trained with it; that layer "
+              "would predict in other units. To leave out both, use " +
+              both);
   }
   CHECK(target_scale(*model)->mean.equal(at::tensor({50.F, -3.F})));
   CHECK(load_error(scaled, *model) == "");

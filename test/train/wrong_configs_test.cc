@@ -83,6 +83,14 @@ TEST_CASE("wrong configs say where, what, and what to write") {
   CHECK(names.size() >= 200);
 }
 
+TEST_CASE("a message lists no key as known that is refused") {
+  std::string text = base_config().text;
+  text.insert(text.find("model_name"), "  fn: 1\n");  // below input
+  const std::string line = case_problems(text, {});
+  CHECK(line.find("error: unknown key 'input.fn'; known here: ") != std::string::npos);
+  CHECK(line.find("pre_filter_fn") == std::string::npos);
+}
+
 TEST_CASE("several faults are told at once, without their consequences") {
   const std::vector<WrongConfig> cases = catalogue("several_faults.txt");
   CHECK(cases.size() >= 15);

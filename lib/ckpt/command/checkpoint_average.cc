@@ -48,7 +48,7 @@ void require_same_scale(const NamedTensors& first, const std::string& first_fold
     if (!is_target_scale(name) || tensor.equal(first.at(name))) continue;
     throw Error(Exit::usage, folder,
                 fmt::format("does not fit {}: '{}' has other values, so the last layers predict in "
-                            "different units and have no mean",
+                            "different units and cannot be averaged",
                             first_folder, name));
   }
 }

@@ -141,7 +141,7 @@ std::string checkpoint_fault(const std::string& folder, FaultSearch search) {
       const auto step = CkptFolder::step_of(name_of(folder));
       if (step && *step != manifest.step)
         throw Error::bare(Exit::usage,
-                          fmt::format("{} is of step {}", kManifestName, manifest.step));
+                          fmt::format("{} belongs to step {}", kManifestName, manifest.step));
     });
     return "";
   } catch (const Error& fault) {

@@ -39,7 +39,7 @@ std::vector<int64_t> removable_steps(const CkptFolder& ckpt, const std::vector<i
   if (newest && std::binary_search(found.begin(), found.end(), *newest)) {
     throw Error(
         Exit::usage, ckpt.step(*newest),
-        "is the newest whole checkpoint, from which the run continues; nothing was removed");
+        "is the newest intact checkpoint, from which the run continues; nothing was removed");
   }
   return found;
 }
@@ -50,7 +50,7 @@ std::vector<int64_t> all_but_newest(const CkptFolder& ckpt) {
   if (!newest) {
     throw Error(Exit::usage, ckpt.path(),
                 steps.empty() ? "holds no checkpoint of a step"
-                              : "no checkpoint here is whole; name those to remove with --steps");
+                              : "no checkpoint here is intact; list those to remove with --steps");
   }
   std::erase(steps, *newest);
   return steps;

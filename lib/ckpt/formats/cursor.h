@@ -17,7 +17,7 @@ namespace bv {
 // Makes the Error about the byte at `position` of a text.
 using ErrorAt = std::function<Error(size_t position, const std::string& message)>;
 
-// All members except peek(), next() and position() first skip blanks (space, tab, CR, LF).
+// All members except peek(), next() and position() first skip white space (space, tab, CR, LF).
 // Malformed input throws the Error that `error` makes. Never reads beyond the end of the text.
 class Cursor {
  public:
@@ -31,7 +31,7 @@ class Cursor {
   bool take(char wanted);                   // advances and returns true if `wanted` comes next
   bool take_word(std::string_view wanted);  // the same for several characters
   void expect(char wanted);                 // take(), or throws
-  void expect_end();                        // throws unless only blanks follow
+  void expect_end();                        // throws unless only white space follows
   int64_t integer();                        // a decimal number from 0 to 2^63 - 1
   // Returns a string from its opening `quote` to the closing one, both included. A quote after a
   // backslash does not close it.

@@ -75,7 +75,7 @@ std::vector<std::string> npy_texts(std::span<const uint8_t> npy, const NpyHeader
       std::memcpy(&character, npy.data() + i, sizeof(character));
       if (header.big_endian) character = __builtin_bswap32(character);
       if (character > kLastCharacter)
-        throw error_at(i, fmt::format("{} is no character of Unicode", character));
+        throw error_at(i, fmt::format("{} is not a Unicode character", character));
       append_character(text, character);
       if (character != 0) kept = text.size();
     }

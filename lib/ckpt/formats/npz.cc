@@ -31,6 +31,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "npy arrays are written little-endian");
 
 constexpr std::string_view kSuffix = ".npy";
+// Arrays of so many bytes are written unpacked: packing would take two more copies in memory, and
+// makes numbers little smaller.
+constexpr size_t kStoredBytes = size_t{16} << 20;
 
 struct TypeName {
   std::string_view npy;   // NpyHeader::type
@@ -233,6 +236,11 @@ void write_npz(const std::string& file, const NamedTensors& tensors, const Named
     for (const auto& [name, tensor] : tensors) {
       const at::Tensor dense = tensor.detach().contiguous();
       const std::string header = npy_header(descr_of(dense, name), dense.sizes().vec());
+      if (dense.nbytes() >= kStoredBytes) {
+        zip.store(name + std::string(kSuffix), header,
+                  {static_cast<const uint8_t*>(dense.const_data_ptr()), dense.nbytes()});
+        continue;
+      }
       content.resize(header.size() + dense.nbytes());
       std::memcpy(content.data(), header.data(), header.size());
       if (dense.nbytes() > 0) {

@@ -50,8 +50,9 @@ using NamedTexts = std::map<std::string, std::vector<std::string>>;
 std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
                                                       const std::string& name);
 
-// Writes a deflated npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Strings
-// become arrays of numpy's type <U, which needs no pickle. Throws Error(Exit::storage).
+// Writes an npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Arrays of less
+// than 16 MiB are deflated. Strings become arrays of numpy's type <U, which needs no pickle. Throws
+// Error(Exit::storage).
 void write_npz(const std::string& file, const NamedTensors& tensors, const NamedTexts& texts = {});
 
 }  // namespace bv

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/ckpt/file_writer.h"
@@ -34,18 +35,24 @@ std::vector<ZipEntry> read_zip_directory(std::span<const uint8_t> archive, const
 void unpack(std::span<const uint8_t> archive, const ZipEntry& entry, const std::string& file,
             std::span<uint8_t> out);
 
-// Writes an archive of deflated entries. The time stamps are fixed, so that equal content gives
-// equal bytes.
+// Writes an archive. The time stamps are fixed, so that equal content gives equal bytes.
 class ZipWriter {
  public:
   // Sizes and offsets of `zip64_from` or more are written as zip64. Tests pass a low limit.
   explicit ZipWriter(FileWriter& out, uint64_t zip64_from = 0xffffffff)
       : out_(out), zip64_from_(zip64_from) {}
 
+  // Adds a deflated entry. This takes memory for the packed content, of about the same size.
   void add(const std::string& name, std::span<const uint8_t> content);
+  // Adds an entry that is not packed: `header` followed by `content`.
+  void store(const std::string& name, std::string_view header, std::span<const uint8_t> content);
   void finish();  // writes the directory; the caller finishes the file
 
  private:
+  bool is_big(const ZipEntry& entry) const;
+  // Writes the header that precedes the packed bytes.
+  void begin(ZipEntry& entry);
+
   FileWriter& out_;
   const uint64_t zip64_from_;
   std::vector<ZipEntry> entries_;

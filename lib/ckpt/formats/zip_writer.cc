@@ -1,4 +1,5 @@
-// Entries are packed in memory, because the local header, which comes first, holds their sizes.
+// Deflated entries are packed in memory, because the local header, which comes first, holds their
+// sizes.
 #include <libdeflate.h>
 
 #include <memory>
@@ -42,6 +43,8 @@ uint16_t flags_of(const std::string& name) {
   return 0;
 }
 
+uint16_t method_of(const ZipEntry& entry) { return entry.deflated ? kZipDeflated : kZipStored; }
+
 }  // namespace
 
 void ZipWriter::add(const std::string& name, std::span<const uint8_t> content) {
@@ -57,17 +60,38 @@ void ZipWriter::add(const std::string& name, std::span<const uint8_t> content) {
   entry.packed_bytes = libdeflate_deflate_compress(compressor.get(), content.data(), content.size(),
                                                    packed.data(), packed.size());
   check(entry.packed_bytes > 0, "'{}' did not fit in its bound", name);
-  check(!name.empty() && name.size() <= 0xffff, "a zip entry's name has {} bytes", name.size());
   entry.crc = libdeflate_crc32(0, content.data(), content.size());
-  entry.header = out_.bytes();
+  begin(entry);
+  out_.write(packed.data(), entry.packed_bytes);
+  entries_.push_back(entry);
+}
 
-  const bool big = entry.bytes >= zip64_from_ || entry.packed_bytes >= zip64_from_;
+void ZipWriter::store(const std::string& name, std::string_view header,
+                      std::span<const uint8_t> content) {
+  ZipEntry entry;
+  entry.name = name;
+  entry.bytes = entry.packed_bytes = header.size() + content.size();
+  entry.crc = libdeflate_crc32(libdeflate_crc32(0, header.data(), header.size()), content.data(),
+                               content.size());
+  begin(entry);
+  out_.write(header);
+  out_.write(content.data(), content.size());
+  entries_.push_back(entry);
+}
+
+bool ZipWriter::is_big(const ZipEntry& entry) const {
+  return entry.bytes >= zip64_from_ || entry.packed_bytes >= zip64_from_;
+}
+
+void ZipWriter::begin(ZipEntry& entry) {
+  const std::string& name = entry.name;
+  check(!name.empty() && name.size() <= 0xffff, "a zip entry's name has {} bytes", name.size());
+  entry.header = out_.bytes();
+  const bool big = is_big(entry);
   ZipRecord local;
   local.add<uint32_t>(0x04034b50).add<uint16_t>(big ? kVersion64 : kVersion);
-  local.add<uint16_t>(flags_of(name))
-      .add<uint16_t>(kZipDeflated)
-      .add<uint16_t>(0)
-      .add<uint16_t>(kDate);
+  local.add<uint16_t>(flags_of(name)).add<uint16_t>(method_of(entry));
+  local.add<uint16_t>(0).add<uint16_t>(kDate);
   local.add<uint32_t>(entry.crc);
   local.add<uint32_t>(big ? 0xffffffff : static_cast<uint32_t>(entry.packed_bytes));
   local.add<uint32_t>(big ? 0xffffffff : static_cast<uint32_t>(entry.bytes));
@@ -80,25 +104,20 @@ void ZipWriter::add(const std::string& name, std::span<const uint8_t> content) {
     extra.add<uint64_t>(entry.packed_bytes);
     out_.write(extra.text());
   }
-  out_.write(packed.data(), entry.packed_bytes);
-  entries_.push_back(entry);
 }
 
 void ZipWriter::finish() {
   const uint64_t begin = out_.bytes();
   for (const ZipEntry& entry : entries_) {
-    const bool big = entry.bytes >= zip64_from_ || entry.packed_bytes >= zip64_from_ ||
-                     entry.header >= zip64_from_;
+    const bool big = is_big(entry) || entry.header >= zip64_from_;
     const auto low = [&](uint64_t value) {
       return big ? 0xffffffff : static_cast<uint32_t>(value);
     };
     ZipRecord record;
     record.add<uint32_t>(0x02014b50).add<uint16_t>(big ? kVersion64 : kVersion);
     record.add<uint16_t>(big ? kVersion64 : kVersion).add<uint16_t>(flags_of(entry.name));
-    record.add<uint16_t>(kZipDeflated)
-        .add<uint16_t>(0)
-        .add<uint16_t>(kDate)
-        .add<uint32_t>(entry.crc);
+    record.add<uint16_t>(method_of(entry)).add<uint16_t>(0).add<uint16_t>(kDate);
+    record.add<uint32_t>(entry.crc);
     record.add<uint32_t>(low(entry.packed_bytes)).add<uint32_t>(low(entry.bytes));
     record.add<uint16_t>(static_cast<uint16_t>(entry.name.size())).add<uint16_t>(big ? 28 : 0);
     record.add<uint16_t>(0).add<uint16_t>(0).add<uint16_t>(0).add<uint32_t>(0);

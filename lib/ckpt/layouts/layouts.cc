@@ -33,7 +33,7 @@ NamedTensors adapt_bit_paper(const NamedTensors& tree, const std::string& origin
   if (!is_timm_bit(tree)) return tree;
   if (!own_formulas) {
     log::warn(
-        "weights of timm: bvtrain's root pools without padding and standardises weights with eps "
+        "weights of timm: bvtrain's root pools without padding and standardizes weights with eps "
         "1e-10; timm's resnetv2_*_bit pad with zeros and use eps 1e-8");
   }
   return from_timm_bit(tree, origin);
@@ -42,7 +42,8 @@ NamedTensors adapt_bit_paper(const NamedTensors& tree, const std::string& origin
 NamedTensors adapt_mixer(const NamedTensors& tree, const std::string& origin, bool own_formulas) {
   if (!is_timm_mixer(tree)) return repair_mixer(tree, origin);
   if (!own_formulas)
-    warn_of_formulas("timm", "timm's default GELU is exact (its act_layer GELUTanh is ours)");
+    warn_of_formulas(
+        "timm", "timm uses the exact GELU by default (bvtrain's form is its act_layer GELUTanh)");
   return from_timm_mixer(tree, origin);
 }
 
@@ -88,7 +89,9 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
   const int64_t heads = heads_of(wanted).count;
   if (heads > 0 && is_timm(tree)) {
     if (!own_formulas)
-      warn_of_formulas("timm", "timm's default GELU is exact (its act_layer gelu_tanh is ours)");
+      warn_of_formulas(
+          "timm",
+          "timm uses the exact GELU by default (bvtrain's form is its act_layer gelu_tanh)");
     tree = from_timm(tree, heads, origin);
   } else if (heads > 0 && is_hugging_face(tree)) {
     warn_of_formulas("Hugging Face", "its ViT uses the exact GELU and eps 1e-12 by default");

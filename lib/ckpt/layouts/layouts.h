@@ -27,7 +27,7 @@ struct AttentionHeads {
 AttentionHeads heads_of(const Shapes& wanted);
 
 // Converts `tree`, from any program, to the names and layouts of a model with the parameters
-// `wanted`: recognises the program and applies the functions below that fit. Afterwards only
+// `wanted`: recognizes the program and applies the functions below that fit. Afterwards only
 // pos_embedding may have another size than in the model. `stored` is the grid of the tree's
 // position embedding, if it is known. Warns of formulas that other programs have, unless the
 // weights were written for ours: `own_formulas`.
@@ -73,9 +73,10 @@ NamedTensors repair_vit(const NamedTensors& tree, const std::string& origin);
 NamedTensors repair_mixer(const NamedTensors& tree, const std::string& origin);
 // Old files have a position embedding of n * n + 1 positions, of which the first belongs to the
 // class token. Removes it from pos_embedding, and adds it to `cls` if the tree has one
-// (models/vit.py, `fix_old_checkpoints`). With `stored`, the grid of the file, one position more
-// than its tokens is the class token's. Otherwise a tree without a `cls` keeps that number if it is
-// the model's number of `positions`.
+// (models/vit.py, `fix_old_checkpoints`). If `stored`, the grid of the file, is given and the file
+// has one position more than the grid has tokens, the first position is that of the class token. If
+// `stored` is not given, a tree without `cls` keeps n * n + 1 positions if the model has that
+// number of `positions`.
 void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin,
                           TokenGrid stored = {});
 

@@ -17,8 +17,8 @@ inline constexpr const char* kWorkdirGone =
     "you start the run again, which would otherwise begin at step 0";
 
 // The folder of a workdir as the run has claimed it. A folder can be moved, deleted or unmounted
-// while its run goes on. A run that then created its path again would leave a new, empty workdir
-// there, and the next start would begin at step 0 without a word.
+// while its run continues. If the run then created its path again, it would leave a new, empty
+// workdir there, and the next start would silently begin at step 0.
 class ClaimedFolder {
  public:
   // `lock`: the file in the folder that names the run (WorkdirLock).

@@ -20,7 +20,7 @@ using nlohmann::json;
 // Returns the checkpoint that the last start of the run left, as recorded in result.json; "" if
 // there was none or it is unknown. A killed process writes no result.json.
 std::string saved_before(const Workdir& workdir) {
-  const json result = json::parse(read_file_if_any(workdir.result()).value_or(""), nullptr, false);
+  const json result = shallow_json(read_file_if_any(workdir.result()).value_or(""));
   const bool known = result.is_object() && result.contains("checkpoint");
   return known && result["checkpoint"].is_string() ? result["checkpoint"].get<std::string>() : "";
 }
@@ -64,6 +64,9 @@ std::string run_json_fault(const json& run) {
         return fmt::format("'rollbacks' holds an entry without '{}'", name);
       if (const std::string fault = member_fault(rollback, name, JsonKind::count); !fault.empty())
         return "'rollbacks': " + fault;
+      if (const auto number = rollback.at(name).get<int64_t>(); number > limits::kStreamCount)
+        return fmt::format("'rollbacks': '{}' is {}, at most {} is possible", name, number,
+                           limits::kStreamCount);
     }
   }
   return "";
@@ -72,7 +75,7 @@ std::string run_json_fault(const json& run) {
 }  // namespace
 
 void note_saved(const std::string& run_json) {
-  json run = json::parse(read_file_if_any(run_json).value_or(""), nullptr, false);
+  json run = shallow_json(read_file_if_any(run_json).value_or(""));
   if (!run.is_object() || run.value(kSavedKey, json()) == true) return;
   run[kSavedKey] = true;
   write_file_atomically(run_json, json_text(run, 2) + "\n");
@@ -119,7 +122,7 @@ void require_checkpoints(const Workdir& workdir) {
                             "start the run from the beginning, or choose another --workdir",
                             printable(saved)));
   }
-  const json run = json::parse(read_file_if_any(workdir.run_json()).value_or(""), nullptr, false);
+  const json run = shallow_json(read_file_if_any(workdir.run_json()).value_or(""));
   const bool noted = run.is_object() && run.value(kSavedKey, json()) == true;
   if (noted && file_exists(ckpt.path())) {
     throw Error(Exit::usage, ckpt.path(),
@@ -141,8 +144,11 @@ void require_checkpoints(const Workdir& workdir) {
 EarlierStarts read_earlier_starts(const std::string& run_json) {
   const std::optional<std::string> text = read_file_if_any(run_json);
   if (!text) return {};
-  const json run = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (const std::string fault = run_json_fault(run); !fault.empty()) {
+  const json run = shallow_json(*text);
+  const std::string fault = json_nesting(*text) > limits::kJsonNesting
+                                ? fmt::format("is nested more than {} deep", limits::kJsonNesting)
+                                : run_json_fault(run);
+  if (!fault.empty()) {
     const std::string aside = put_aside(run_json, *text);
     log::warn(
         "{}: {}; the number of restarts and the list of config changes start over; a copy of the "
@@ -182,7 +188,7 @@ MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config&
 }
 
 nlohmann::json peek_run_json(const std::string& run_json) {
-  json run = json::parse(read_file_if_any(run_json).value_or(""), nullptr, false);
+  json run = shallow_json(read_file_if_any(run_json).value_or(""));
   return run_json_fault(run).empty() ? run : json::object();
 }
 

@@ -16,7 +16,7 @@ namespace bv {
 
 // The member of run.json that records whether the run has committed a checkpoint in its workdir.
 inline constexpr const char* kSavedKey = "has_saved";
-// Sets it, if there is a run.json. Throws Error(Exit::storage).
+// Sets this member, if there is a run.json. Throws Error(Exit::storage).
 void note_saved(const std::string& run_json);
 
 // Returns what DONE holds if other files confirm that the run has finished. One of these must
@@ -39,7 +39,8 @@ struct EarlierStarts {
 // Reads run.json. If it is damaged, logs a warning, moves it aside and returns the same as without
 // the file. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
-// The member of run.json with the evaluators of metrics whose prefix several evaluators share.
+// The member of run.json that names the evaluator of each metric whose prefix several evaluators
+// share.
 inline constexpr const char* kMetricOwnersKey = "metric_owners";
 // Returns the last restart that changed or added each evaluator; empty if no restart did.
 // `config_changes`: the member of this name in run.json. `config`: the run's config, which has the

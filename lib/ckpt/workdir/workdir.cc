@@ -134,7 +134,7 @@ void Workdir::check_writable() const {
   }
 }
 
-void Workdir::claim(double patience) {
+void Workdir::claim(double patience, std::string_view option) {
   check(!lock_, "{} is claimed twice", dir_);
   check_writable();
   // A second try is needed only if another run's --cleanup removes .lock meanwhile.
@@ -144,7 +144,8 @@ void Workdir::claim(double patience) {
     if (error) {
       throw Error(exit_for_path(error.value()), dir_, "cannot make the folder: " + error.message());
     }
-    if (auto taken = WorkdirLock::take(dir_, lock(), patience)) lock_.emplace(std::move(*taken));
+    if (auto taken = WorkdirLock::take(dir_, lock(), patience, option))
+      lock_.emplace(std::move(*taken));
   }
   if (!lock_) throw Error(Exit::usage, lock(), "cannot lock: it keeps disappearing");
   remember();
@@ -203,6 +204,13 @@ std::vector<std::string> CkptFolder::all_best() const {
   }
   std::sort(folders.begin(), folders.end());
   return folders;
+}
+
+bool names_best(const std::string& path) {
+  const size_t colon = path.rfind(':');
+  if (colon == std::string::npos || file_exists(path)) return false;
+  const std::string name = path.substr(colon + 1);
+  return name == kBestName || name.starts_with(std::string(kBestName) + "-");
 }
 
 std::string checkpoint_path(const std::string& path) {

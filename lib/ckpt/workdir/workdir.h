@@ -14,7 +14,7 @@
 //     run.json                  when, where and with what arguments the run was started
 //     result.json               how the last start of the run ended; absent while it runs
 //     metrics.jsonl             all metrics
-//     skipped.jsonl             the examples that skip_errors left out; absent if there are none
+//     skipped.jsonl             the examples that skip_errors skipped; absent if there are none
 //     tb/                       the same metrics for TensorBoard
 //     report.html               a report with curves
 //     learning_curve.svg
@@ -80,7 +80,7 @@ class CkptFolder {
   const std::string& path() const { return path_; }
   std::string last() const { return path_ + "/LAST"; }
   static std::string step_name(int64_t step);  // "step-12"
-  // Returns the step of such a name; nullopt for any other text.
+  // Returns the step of such a name; nullopt for any other string.
   static std::optional<int64_t> step_of(std::string_view name);
   std::string step(int64_t step) const { return path_ + "/" + step_name(step); }
   // Returns the folder in which the checkpoint of a step is written before it is committed. `id` is
@@ -109,6 +109,8 @@ class CkptFolder {
   std::string path_;
 };
 
+// Returns whether `path` has the form "W:best" or "W:best-<name>" and no file has this name.
+bool names_best(const std::string& path);
 // Returns the folder of the checkpoint that `path` means: ":best" and ":best-<name>" after a
 // workdir or a ckpt/ folder stand for its best checkpoint. Any other path is returned as it is. If
 // there is no such best checkpoint, throws Error(Exit::usage) that lists those that exist.
@@ -130,7 +132,7 @@ class Workdir {
   // (WorkdirLock::take(), which says what it throws). Then deletes the temporary files that killed
   // processes have left in the folder (lib/util/temporary_file.h), and renames back the checkpoints
   // that they were replacing (restore_replaced()).
-  void claim(double patience = 0);
+  void claim(double patience = 0, std::string_view option = "--workdir");
   // Before claim(), for a process that looks at the checkpoints first: renames back those that a
   // killed process was replacing, unless a process has the lock. Ignores failures: a process may
   // claim the folder meanwhile, and claim() tries again.

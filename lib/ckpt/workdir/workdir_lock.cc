@@ -87,10 +87,11 @@ std::string note_text(const std::string& name, int64_t counter) {
   return fmt::format("{} {:010}\n", name, counter);
 }
 
-[[noreturn]] void refuse_workdir(const std::string& dir, const Note& holder) {
+[[noreturn]] void refuse_workdir(const std::string& dir, const Note& holder,
+                                 std::string_view option) {
   throw Error(Exit::usage, dir,
-              fmt::format("the workdir is in use by {}; wait for it or choose another --workdir",
-                          holder.holder()));
+              fmt::format("the workdir is in use by {}; wait for it or choose another {}",
+                          holder.holder(), option));
 }
 
 // Whether `path` still names the open file: another run's --cleanup may have removed it.
@@ -104,7 +105,7 @@ bool same_file(int fd, const std::string& path) {
 // Throws a "workdir is in use" Error if another machine's note changes within three beats.
 // The age of the file proves nothing: a file server sets it, whose clock may be wrong.
 void watch_other_machine(const std::string& dir, const std::string& lock, const Note& before,
-                         const Note& own) {
+                         const Note& own, std::string_view option) {
   const bool same_machine = before.machine == "-" || before.machine.empty()
                                 ? before.host == own.host
                                 : before.machine == own.machine;
@@ -117,7 +118,7 @@ void watch_other_machine(const std::string& dir, const std::string& lock, const 
     std::this_thread::sleep_for(std::chrono::duration<double>(WorkdirLock::beat() / 10));
     poll_signals();
     const Note now = read_note_again(lock);
-    if (now.text != before.text && now.names_a_process()) refuse_workdir(dir, now);
+    if (now.text != before.text && now.names_a_process()) refuse_workdir(dir, now, option);
   }
 }
 
@@ -137,14 +138,15 @@ class OpenFile {
   int fd_;
 };
 
-void lock_file(int fd, const std::string& dir, const std::string& lock, double patience) {
+void lock_file(int fd, const std::string& dir, const std::string& lock, double patience,
+               std::string_view option) {
   const auto end = steady_clock::now() + std::chrono::duration<double>(patience);
   while (!is_missing("flock") && ::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     if (error == EINTR) continue;
     if (error != EWOULDBLOCK)
       throw Error(exit_for_path(error), lock, "cannot lock: " + reason(error));
-    if (steady_clock::now() >= end) refuse_workdir(dir, read_note(fd));
+    if (steady_clock::now() >= end) refuse_workdir(dir, read_note(fd), option);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -248,17 +250,17 @@ bool WorkdirLock::is_taken(const std::string& lock) {
 void WorkdirLock::stop_beat() { held_->end_thread(); }
 
 std::optional<WorkdirLock> WorkdirLock::take(const std::string& dir, const std::string& lock,
-                                             double patience) {
+                                             double patience, std::string_view option) {
   OpenFile file(
       retry_interrupted([&] { return ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
   if (file.get() < 0 && errno == ENOENT) return std::nullopt;
   if (file.get() < 0) throw Error(exit_for_path(errno), lock, "cannot open: " + reason(errno));
-  lock_file(file.get(), dir, lock, patience);
+  lock_file(file.get(), dir, lock, patience, option);
   if (!same_file(file.get(), lock)) return std::nullopt;
   const std::string name = own_name();
   const Note before = read_note(file.get());
   if (before.names_a_process()) {
-    watch_other_machine(dir, lock, before, Note(name));
+    watch_other_machine(dir, lock, before, Note(name), option);
     if (!same_file(file.get(), lock)) return std::nullopt;
     log::info("Takes over {} from {}, which did not release it", dir, before.holder());
   }

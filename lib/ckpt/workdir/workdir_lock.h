@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace bv {
@@ -27,12 +28,13 @@ class WorkdirLock {
   // Takes the lock of the folder `dir`, which must exist, with the file `lock` in it. While another
   // process has the lock, waits up to `patience` seconds. Logs a line if it takes over from a
   // process that did not release the lock. Returns nullopt if the file was deleted meanwhile.
+  // `option` is the one that names the folder.
   // Throws Error(Exit::usage) "D: error: the workdir is in use by process P on host H; ...",
   // Error(Exit::storage), and Stopped if a signal comes while it watches another machine.
   static std::optional<WorkdirLock> take(const std::string& dir, const std::string& lock,
-                                         double patience);
-  // Returns which process holds the lock, as a text that names its machine too; "" if none does, or
-  // if there is no such file here. Does not take the lock.
+                                         double patience, std::string_view option = "--workdir");
+  // Returns which process holds the lock, as a string that names its machine too; "" if none does,
+  // or if there is no such file here. Does not take the lock.
   static std::string holder(const std::string& lock);
   // Returns whether another process has the lock, as far as this host sees: where flock() holds per
   // host, a process on another machine may have it. Holds the lock for a moment, so only a process

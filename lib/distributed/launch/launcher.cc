@@ -288,8 +288,10 @@ void Launcher::leave_stuck_ranks() {
     if (process.pid <= 0 || !process.killed_by_us()) continue;
     if (monotonic_seconds() - process.killed_at <= options_.kill_period) continue;
     const int pid = process.pid;
-    log::warn("rank {} (pid {}, state {}) did not end within {:g} s of SIGKILL; it is left behind",
-              process.rank, pid, leave_behind(process), options_.kill_period);
+    log::warn(
+        "rank {} (pid {}, state {}) did not end within {:g} s of SIGKILL; the launcher continues "
+        "without it",
+        process.rank, pid, leave_behind(process), options_.kill_period);
   }
 }
 

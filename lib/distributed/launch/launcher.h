@@ -25,7 +25,8 @@ struct LaunchOptions {
   double answer_timeout = 45;
   double grace_period = 10;  // seconds for the other ranks to end by themselves after a failure
   double hold_period = 10;   // seconds after which the error lines of a rank that runs are printed
-  double kill_period = 30;   // seconds for a rank to end after SIGKILL; then it is left behind
+  double kill_period = 30;   // seconds for a rank to end after SIGKILL; then the launcher continues
+                             // without it
   // Returns why a restart would not continue the run, such as "out/x: the workdir is gone", or "".
   // `trained`: rank 0 has finished a step. Node 0 calls it before a restart. If
   // empty, the launcher does not check.

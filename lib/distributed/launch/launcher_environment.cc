@@ -53,7 +53,7 @@ std::optional<int> Environment::number(const std::string& name, int low, int hig
   const char* end = value->data() + value->size();
   const auto [at, error] = std::from_chars(value->data(), end, parsed);
   if (error != std::errc() || at != end)
-    throw Error(Exit::usage, shown(name, *value), "expected a whole number");
+    throw Error(Exit::usage, shown(name, *value), "expected an integer");
   if (parsed < low || parsed > high)
     throw Error(Exit::usage, shown(name, *value),
                 fmt::format("expected a number from {} to {}", low, high));

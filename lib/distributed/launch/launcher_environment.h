@@ -21,7 +21,7 @@ class Environment {
   std::optional<std::string> find(const std::string& name) const;
   std::string text(const std::string& name, const std::string& fallback) const;
   // Returns nothing if the variable is missing. Throws Error(Exit::usage) "NAME=value: error: ..."
-  // if it is not a whole number from `low` to `high`.
+  // if it is not an integer from `low` to `high`.
   std::optional<int> number(const std::string& name, int low, int high) const;
   // As number(), but throws if the variable is missing. The message names `of`, the variables that
   // it belongs to.

@@ -26,7 +26,7 @@ bool may_restart(int code);
 //
 // A node with 0 ranks is lost and stays at 0. Any other node keeps at least one rank, even if all
 // of its ranks failed: its launcher answers, so the host is alive, and a rank that was killed (by
-// hand, or for lack of memory) may succeed next time. A faulty host only costs restarts, whose
+// hand, or because memory ran out) may succeed next time. A faulty host only costs restarts, whose
 // number is limited; a node that is dropped never returns. Nodes are dropped only if each node has
 // one rank and their total does not divide the batch size: first those whose ranks failed, and
 // never node 0, which has rank 0 and the store.

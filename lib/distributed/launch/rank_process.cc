@@ -75,7 +75,7 @@ bool is_error_line(const std::string& line) {
 }
 
 // "warning: ...", or a line of the log, "W1121 09:30:01 rank 3: warning: ...": a rank that warns
-// goes on.
+// continues.
 bool is_warning(const std::string& line) {
   constexpr std::string_view kDigits = "0123456789";
   const bool in_log = line.size() > 5 && line[0] == 'W' &&

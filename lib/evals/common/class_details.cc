@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -24,6 +25,22 @@ EvalDetails::Points mean_curve(const std::vector<std::vector<double>>& curves) {
                         sum / static_cast<double>(curves.size()));
   }
   return points;
+}
+
+// Returns the UTF-8 name with an underscore for each character other than letters, digits and
+// _ - . Returns "" if it has no letter and no digit, unless it has only such characters.
+std::string plain_name(const std::string& name) {
+  std::string plain;
+  bool any = false, changed = false;
+  for (const unsigned char c : name) {
+    if ((c & 0xC0) == 0x80) continue;  // not the first byte of a character
+    const bool alphanumeric = c < 0x80 && std::isalnum(c) != 0;
+    const bool stays = alphanumeric || c == '_' || c == '-' || c == '.';
+    plain += stays ? static_cast<char>(c) : '_';
+    any |= alphanumeric;
+    changed |= !stays;
+  }
+  return any || !changed ? plain : "";
 }
 
 // Returns the classes with the lowest average precision, the worst first.
@@ -81,17 +98,22 @@ EvalDetails class_details(const ClassScores& scores, const std::vector<std::stri
 }
 
 std::vector<std::string> class_name_ends(const std::vector<std::string>& names) {
-  const auto plain = [](const std::string& name) {
-    return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
-    });
-  };
-  const std::set<std::string> distinct(names.begin(), names.end());
-  if (distinct.size() == names.size() && std::all_of(names.begin(), names.end(), plain))
-    return names;
-  std::vector<std::string> numbers;
-  for (size_t c = 0; c < names.size(); ++c) numbers.push_back(std::to_string(c));
-  return numbers;
+  std::map<std::string, int> plain, all;  // how many classes have the name
+  std::vector<std::string> ends, numbers;
+  for (const std::string& name : names) {
+    ends.push_back(plain_name(name));
+    ++all[ends.back()];
+    if (ends.back() == name) ++plain[name];
+  }
+  for (size_t c = 0; c < names.size(); ++c) {
+    numbers.push_back(std::to_string(c));
+    // A name that needed no change goes before one that did.
+    const int others = (ends[c] == names[c] ? plain : all)[ends[c]];
+    if (ends[c].empty() || others > 1) ends[c] = numbers.back();
+  }
+  // A class may be called like the number of another one.
+  const std::set<std::string> distinct(ends.begin(), ends.end());
+  return distinct.size() == ends.size() ? ends : numbers;
 }
 
 }  // namespace bv

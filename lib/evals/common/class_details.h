@@ -14,8 +14,9 @@ namespace bv {
 // `names` has a name for each class.
 EvalDetails class_details(const ClassScores& scores, const std::vector<std::string>& names);
 
-// Returns the suffixes of the names of per-class metrics: the class names, or the numbers of all
-// classes if a name is empty, occurs twice, or has characters other than letters, digits and _ - .
+// Returns the suffixes of the names of per-class metrics: the class names, with an underscore for
+// each character other than letters, digits and _ - . A class gets its number if its name is then
+// without a letter or digit, or that of another class too.
 std::vector<std::string> class_name_ends(const std::vector<std::string>& names);
 
 }  // namespace bv

@@ -39,8 +39,8 @@ class ClassScores {
   int64_t size() const { return size_; }  // of the examples
   bool multilabel() const { return examples_.truth.empty(); }
   const std::vector<ClassCounts>& counts() const { return counts_; }
-  // Returns the fraction of examples whose prediction is entirely correct. Of equal logits, the
-  // lowest class is predicted.
+  // Returns the fraction of examples whose prediction is entirely correct. If two logits are equal,
+  // the lower class is predicted.
   double accuracy() const;
   // Returns the share of examples whose class is among the k highest logits. Not with `labels`.
   double top(int64_t k) const;

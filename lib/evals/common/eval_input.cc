@@ -65,6 +65,7 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
   DataEnv own = env;
   own.source.keep_broken = options.keep_broken;
   own.skip_section = options_.section;
+  own.labels_from = pp_->made_from("labels");
   attempt(data, [&] {
     // The function below keeps `data` for the warnings, which are recorded when the data is opened.
     const auto quarantine = env.synthetic ? nullptr : options.quarantine;
@@ -74,7 +75,7 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
       auto opened = open(classes);
       if (quarantine) opened = quarantine->leave_out(opened, name, threads);
       for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
-      // Labels without names may be numbers to predict, unless onehot() takes them.
+      // Labels without names may be regression targets, unless onehot() takes them.
       const bool have_classes = !opened->class_names().empty() || pp->class_count();
       if (classes && have_classes && pp->uses_data_labels()) {
         if (const std::string line = untrained_classes(*opened, classes->trained); !line.empty())

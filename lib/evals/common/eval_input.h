@@ -58,7 +58,7 @@ inline constexpr KeyText kEvalDataKeys[] = {
 
 // How the data of an evaluator are loaded.
 struct EvalLoaderOptions : LoaderOptions {
-  std::shared_ptr<const Quarantine> quarantine;  // what is left out; may be null
+  std::shared_ptr<const Quarantine> quarantine;  // what is excluded; may be null
   bool keep_broken = false;                      // see SourceEnv
 };
 
@@ -109,7 +109,7 @@ class EvalInput {
 
   // Calls `each` with every batch of one pass, in the order of the data. All ranks must call this;
   // each rank gets its part of every batch, and all ranks get the same number of batches. Checks
-  // that the ranks together saw every example exactly once, and reports those that were left out to
+  // that the ranks together saw every example exactly once, and reports those that were skipped to
   // context.left_out. Throws Error(Exit::data) if more examples fail than skip_errors allows.
   void for_each(const EvalContext& context, const std::function<void(const Batch&)>& each);
 
@@ -122,7 +122,7 @@ class EvalInput {
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Pipeline> pp_;
   LoaderOptions options_;
-  bool numbers_;  // the labels are numbers to predict; classes of the data's own never are
+  bool numbers_;  // the labels are regression targets; false for data with its own classes
   std::string name_;
   std::unique_ptr<Loader> loader_;
 };

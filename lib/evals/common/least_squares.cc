@@ -16,7 +16,7 @@ namespace bv {
 namespace {
 
 constexpr double kStdOffset = 1e-5;
-constexpr double kBias = 100.0;  // large, so that it is almost unregularised
+constexpr double kBias = 100.0;  // large, so that it is almost unregularized
 
 }  // namespace
 

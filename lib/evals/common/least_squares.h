@@ -13,11 +13,11 @@
 
 namespace bv {
 
-// L2-regularised least squares on labels in {-1, 1}, in closed form. One object serves any number
-// of regularisers.
+// L2-regularized least squares on labels in {-1, 1}, in closed form. One object serves any number
+// of regularizers.
 class LeastSquares {
  public:
-  // x: (n, d); y: (n) int64 in [0, classes). Features are standardised with the mean and standard
+  // x: (n, d); y: (n) int64 in [0, classes). Features are standardized with the mean and standard
   // deviation (population's, + 1e-5) of x, and a constant feature of 100 is appended.
   LeastSquares(const at::Tensor& x, const at::Tensor& y, int64_t classes);
 
@@ -30,7 +30,7 @@ class LeastSquares {
  private:
   at::Tensor standardised(const at::Tensor& x) const;  // (n, d + 1)
   at::Tensor mean_, std_;                              // (1, d); std_ includes the 1e-5
-  at::Tensor x_, y_;                                   // standardised features, labels in {-1, 1}
+  at::Tensor x_, y_;                                   // standardized features, labels in {-1, 1}
   at::Tensor gram_;                                    // the smaller of X^T X and X X^T
 };
 

@@ -1,4 +1,4 @@
-// Writes bit (models/bit.cc) as an ONNX graph. Kernels are standardised before they are written.
+// Writes bit (models/bit.cc) as an ONNX graph. Kernels are standardized before they are written.
 #include "lib/export/onnx_layers.h"
 #include "lib/model/layers/std_conv.h"
 #include "lib/model/resnet.h"

@@ -1,4 +1,4 @@
-// Writes resnet_cifar (models/resnet_cifar.cc) as an ONNX graph. Batch normalisation uses the
+// Writes resnet_cifar (models/resnet_cifar.cc) as an ONNX graph. Batch normalization uses the
 // running statistics.
 #include "lib/export/onnx_layers.h"
 #include "lib/model/layers.h"

@@ -17,15 +17,23 @@ std::optional<double> number_of(const std::string& file, std::string_view key) {
   return std::nullopt;
 }
 
+// The names of control group files in versions 1 and 2.
+struct GroupFiles {
+  const char *limit, *used, *prefix;  // the last one: of the lines in memory.stat
+};
+constexpr GroupFiles kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_"};
+constexpr GroupFiles kVersion2 = {"/memory.max", "/memory.current", ""};
+
 // Returns the unused part of a control group's limit; nullopt if it has none. Cached files count as
 // free: the kernel drops them when memory is needed.
-std::optional<double> left_of_group(const std::string& group) {
-  const auto limit = number_of(group + "/memory.max", "");
-  const auto used = number_of(group + "/memory.current", "");
+std::optional<double> left_of_group(const std::string& group, const GroupFiles& files) {
+  const auto limit = number_of(group + files.limit, "");
+  const auto used = number_of(group + files.used, "");
   if (!limit || !used || *limit <= 0) return std::nullopt;  // "max" is read as 0
-  const double cached = number_of(group + "/memory.stat", "inactive_file ").value_or(0) +
-                        number_of(group + "/memory.stat", "active_file ").value_or(0);
-  return std::max(*limit - *used + cached, 0.0);
+  const auto cached = [&](const std::string& line) {
+    return number_of(group + "/memory.stat", files.prefix + line).value_or(0);
+  };
+  return std::max(*limit - *used + cached("inactive_file ") + cached("active_file "), 0.0);
 }
 
 }  // namespace
@@ -36,16 +44,23 @@ std::optional<double> available_memory(const std::string& root) {
     if (bytes && (!least || *bytes < *least)) least = bytes;
   };
   if (const auto kib = number_of(root + "proc/meminfo", "MemAvailable:")) take(1024 * *kib);
-  // Control groups version 2. A process is limited by its own group and all parent groups.
+  // A process is limited by its own control group and all parent groups.
+  const auto take_groups = [&](const std::string& mount, std::string path, const auto& files) {
+    while (path.starts_with('/')) {
+      take(left_of_group(mount + path, files));
+      if (path == "/") break;
+      path.resize(std::max<size_t>(path.rfind('/'), 1));
+    }
+  };
   std::ifstream in(root + "proc/self/cgroup");
-  std::string path;
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("0::/")) path = line.substr(3);
-  }
-  while (!path.empty()) {
-    take(left_of_group(root + "sys/fs/cgroup" + path));
-    if (path == "/") break;
-    path.resize(std::max<size_t>(path.rfind('/'), 1));
+  for (std::string line; std::getline(in, line);) {  // "0::/a/b", or "5:memory:/a/b" in version 1
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first, second + 1 - first);
+    if (controllers == "::")
+      take_groups(root + "sys/fs/cgroup", line.substr(second + 1), kVersion2);
+    if (controllers == ":memory:")
+      take_groups(root + "sys/fs/cgroup/memory", line.substr(second + 1), kVersion1);
   }
   return least;
 }

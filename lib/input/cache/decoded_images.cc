@@ -72,9 +72,8 @@ void check_cache_memory(const ImageCacheOptions& options) {
   const auto needed = static_cast<double>(options.bytes);
   if (!available || needed <= *available) return;
   throw Error(Exit::usage, options.bytes_place,
-              fmt::format("input.cache.gib: the budget is {}, but only {} of memory are available: "
-                          "lower gib, give a "
-                          "short_side, or keep the images in a folder",
+              fmt::format("input.cache.gib: the budget is {}, but only {} of memory is available: "
+                          "lower gib, set short_side, or keep the images in a folder",
                           human_bytes(needed), human_bytes(*available)));
 }
 
@@ -177,8 +176,8 @@ ImageStore::Kept DecodedImages::keep(const ImageKey& key, const at::Tensor& imag
   if (damaged) ++damaged_;
   if (damaged && !told_damaged_.exchange(true)) {
     log::warn(
-        "[input] cache: the checksum of an image is wrong, in {}: it is decoded again, and so are "
-        "others like it",
+        "[input] cache: the checksum of an image in {} is wrong; this image and any other damaged "
+        "one are decoded again",
         options_.folder.empty() ? "memory" : "'" + options_.folder + "'");
   }
   const StoredShape shape{image.size(0), image.size(1), image.size(2)};

@@ -42,8 +42,8 @@ struct ImageStoreOptions {
   int64_t bytes = 0;      // the budget: the most that the file may take
   int64_t images = 0;     // for how many images the table is made
   uint64_t identity = 0;  // what the images were made from; a file with another one is replaced
-  // The file is deleted as soon as this many processes have opened it; they go on using it, and its
-  // memory is free when the last of them ends. 0: it is kept for later runs.
+  // The file is deleted as soon as this many processes have opened it. They keep using it, and its
+  // memory is freed when the last of them ends. 0: the file is kept for later runs.
   int users = 0;
 };
 

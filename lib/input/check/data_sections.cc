@@ -173,6 +173,7 @@ OpenedData DataOpener::open(const DataSection& section) {
 OpenDataset DataOpener::prepare(const DataSection& section) const {
   DataEnv env;
   env.source = env_;
+  env.open_sources = open_sources_;
   if (section.own_classes) env.source.num_classes = 0;
   env.source.keep_broken = options_.keep_broken || section.owner.has("quarantine") ||
                            read_error_budget(section.loader) > 0;

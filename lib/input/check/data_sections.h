@@ -83,6 +83,7 @@ class DataOpener {
   std::vector<DataSection> sections_;
   OpenOptions options_;
   SourceEnv env_;
+  std::shared_ptr<OpenSources> open_sources_ = std::make_shared<OpenSources>();
   std::optional<ClassNames> classes_;  // of the training data
   // The sections that learn_classes() has read and open() has not taken yet. Reading the files of a
   // source may take long, so they are read only once.

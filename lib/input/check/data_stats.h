@@ -18,8 +18,8 @@ struct CountedClass {
   int64_t examples = 0;
 };
 
-// The minimum, the maximum and the median of whole numbers. If their count is even, the median is
-// the lower of the two in the middle.
+// The minimum, the maximum and the median of integers. If their count is even, the median is the
+// lower of the two in the middle.
 class SizeCounts {
  public:
   void add(int64_t size) { ++counts_[size]; }

@@ -6,7 +6,7 @@
 namespace bv {
 
 // Maps output pixels to input positions: output pixel (x, y) shows the input at
-// (xx x + xy y + x0, yx x + yy y + y0). Pixel centres are at whole numbers.
+// (xx x + xy y + x0, yx x + yy y + y0). Pixel centres are at integer coordinates.
 struct AffineMap {
   double xx = 1, xy = 0, x0 = 0;
   double yx = 0, yy = 1, y0 = 0;

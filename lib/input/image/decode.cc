@@ -47,7 +47,7 @@ std::string not_an_image(std::span<const uint8_t> bytes) {
   if (std::string why = wrong_file(bytes, "image"); !why.empty()) return why;
   if (const std::string name = image_name(bytes); !name.empty()) {
     return fmt::format(
-        "not an image, but the text '{}': for jsonl data, 'fopen_keys: [image]' reads the files "
+        "not an image, but the string '{}': for jsonl data, 'fopen_keys: [image]' reads the files "
         "that the rows name",
         printable(name));
   }

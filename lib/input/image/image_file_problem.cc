@@ -112,12 +112,14 @@ bool has_end_chunk(BlockFile& file) {
   constexpr std::array<uint8_t, 4> kEnd = {'I', 'E', 'N', 'D'};
   const auto tail = file.at(std::max<int64_t>(33, file.size() - BlockFile::kBlock));
   if (std::search(tail.begin(), tail.end(), kEnd.begin(), kEnd.end()) != tail.end()) return true;
-  for (int64_t offset = 8;;) {
+  int64_t offset = 8;
+  for (int chunk = 0; chunk < limits::kPngChunks; ++chunk) {
     const std::span<const uint8_t> head = file.at(offset, 8);
     if (head.size() < 8) return false;
     if (has_bytes_at(head, 4, "IEND")) return true;
     offset += 12 + png_number(head, 0);
   }
+  return false;
 }
 
 std::string png_problem(BlockFile& file) {
@@ -179,6 +181,9 @@ std::string problem_of(BlockFile& file) {
 
 ImageFileCheck check_image_file(const std::string& name) try {
   BlockFile file(name);
+  // Nobody could read it later (file_bytes()), and a file with holes may have any size.
+  if (file.size() > static_cast<int64_t>(limits::kRecordBytes))
+    return {fmt::format("{} bytes are more than the limit of 1 GiB", file.size())};
   // The orientation comes first: what it reads is still in memory for the other checks.
   const int orientation = exif_orientation(
       [&](int64_t offset, int64_t need) { return file.at(offset, need); }, file.size());

@@ -40,7 +40,7 @@ template <class T>
 }
 
 // This divides for uint8 too: in measurements, a look-up table of 256 results was slower than
-// vectorised divisions.
+// vectorized divisions.
 template <class T>
 void normalize_all(const T* in, float* out, int64_t n, const Normalization& normalization) {
   const Tiles tiles = tile(normalization);

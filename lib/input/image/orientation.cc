@@ -109,7 +109,7 @@ int late_png_orientation(const ByteReader& read, int64_t first, int64_t size) {
 
 int png_orientation(const ByteReader& read, int64_t size, bool in_memory) {
   int64_t offset = 8;
-  while (true) {
+  for (int chunk = 0; chunk < limits::kPngChunks; ++chunk) {
     const Bytes head = read(offset, 8);
     if (head.size() < 8) return kAsStored;
     const int64_t length = big_endian(head, 0, 4);
@@ -119,6 +119,7 @@ int png_orientation(const ByteReader& read, int64_t size, bool in_memory) {
       return late_png_orientation(read, offset, size);
     offset += 12 + length;
   }
+  return kAsStored;
 }
 
 int webp_orientation(const ByteReader& read) {
@@ -165,7 +166,9 @@ Turn turn_of(int orientation) {
 
 std::span<const uint8_t> next_jpeg_marker(const ByteReader& read, int64_t& offset) {
   constexpr size_t kHead = 10;
-  for (Bytes bytes = read(offset, kHead); bytes.size() >= kHead; bytes = read(offset, kHead)) {
+  const int64_t last = offset + limits::kJpegStrayBytes;
+  for (Bytes bytes = read(offset, kHead); bytes.size() >= kHead && offset <= last;
+       bytes = read(offset, kHead)) {
     const auto at = std::adjacent_find(bytes.begin(), bytes.end(), [](uint8_t mark, uint8_t next) {
       return mark == 0xFF && next != 0xFF && next != 0;
     });

@@ -30,8 +30,8 @@ using ByteReader = std::function<std::span<const uint8_t>(int64_t offset, int64_
 int exif_orientation(const ByteReader& read, int64_t size);
 
 // Moves `offset` to the next marker of a JPEG file. Skips fill bytes and, as libjpeg does, stray
-// bytes between two segments. Returns the bytes from the marker on, which are at least 10, or none
-// if the file has no such marker.
+// bytes between two segments, but at most limits::kJpegStrayBytes. Returns the bytes from the
+// marker on, which are at least 10, or none if the file has no such marker.
 std::span<const uint8_t> next_jpeg_marker(const ByteReader& read, int64_t& offset);
 
 // Returns an image (h, w, c) that is stored with `orientation` as it is to be viewed: (h, w, c), or

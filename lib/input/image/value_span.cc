@@ -58,8 +58,8 @@ std::string scale_problem(std::span<const ValueSpan> channels) {
   const bool large = std::max(-all.least, all.greatest) > kGreatest;
   if (!large && (longest == 0 || longest >= kLeastLength)) return "";
   return fmt::format(
-      "makes images with values from {}, {}: scale them once, and say which values the data have, "
-      "as in {}",
+      "makes images with values from {}, {}: scale the values only once, and give the range of the "
+      "stored values, as in {}",
       all.text(), large ? "but models expect about -1 to 1" : "which hardly differ",
       large ? "value_range(-1, 1, 0, 65535) for 16 bits"
             : "value_range(-1, 1, 0, 1) for values from 0 to 1");

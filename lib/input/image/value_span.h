@@ -36,7 +36,7 @@ ValueSpan join(const ValueSpan& a, const ValueSpan& b);
 // the longer span. True for -1 to 1 and 0 to 1, but not for a few dark and a few bright images.
 bool far_apart(const ValueSpan& a, const ValueSpan& b);
 
-// Returns whether the spans are of different scales even if one has much darker images: one is ten
+// Returns whether the spans have different scales even if one has much darker images: one is ten
 // times as long as the other. True for -1 to 1 and -1 to -0.992. False if all values are the same.
 bool of_other_scale(const ValueSpan& a, const ValueSpan& b);
 

@@ -74,8 +74,8 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
   if (error_budget < tries) throw start_error(*first, section, kComponent);
   throw error_before_run(
       first->code,
-      fmt::format("{} (nor can any other of the {} examples that were tried be used)",
-                  first->text(), tries),
+      fmt::format("{} (all {} examples that were tried failed; this is the first)", first->text(),
+                  tries),
       kComponent);
 }
 

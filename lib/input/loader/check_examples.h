@@ -2,7 +2,7 @@
 // then and not hours later.
 //
 // Errors that a wrong config causes keep their place in the config; errors of examples become
-// Error(Exit::usage). Where skip_errors of the config's part `section` could help, they say so.
+// Error(Exit::usage). Where skip_errors of the config's part `section` could help, they mention it.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ Example compute_first_example(const Dataset& data, const Pipeline& pp, uint64_t 
 // shapes or dtypes: "error: train row 500: onehot: 'label' is 10, must be within 0 .. 9". With an
 // error budget, an example that cannot be read is skipped, and a few more with the same label are
 // tried. Only the features `keep_only` are compared, unless it is empty. `numbers`: the labels are
-// numbers to predict and not classes, so they may be negative.
+// regression targets and not classes, so they may be negative.
 void check_more_examples(const Dataset& data, const Pipeline& pp, uint64_t seed,
                          const Example& first, int64_t error_budget = 0,
                          std::string_view section = "input",

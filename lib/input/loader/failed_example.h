@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// An example that a loader has left out because it cannot be read.
+// An example that a loader has skipped because it cannot be read.
 struct FailedExample {
   int64_t index = 0;                                   // in the data set
   std::string name;                                    // "train/cat/17.jpg", in UTF-8
@@ -18,7 +18,7 @@ struct FailedExample {
 };
 
 // Returns `text` with bytes that are not UTF-8 replaced, as they are in skipped.jsonl, so that a
-// continued run recognises the name.
+// continued run recognizes the name.
 std::string in_utf8(const std::string& text);
 
 // Returns the examples of all ranks, rank after rank, on every rank. All ranks must call this.

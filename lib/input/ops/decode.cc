@@ -14,8 +14,8 @@ const KeyTable decode_keys(
     "pp: decode",
     {"Decodes an image file. It changes 'image' from the bytes of a JPEG, PNG or WebP file (1-d "
      "uint8) to pixels: (height, width, channels) uint8. Put it first for data that consists of "
-     "image files; decoded data does not need it. Of PNG files with 16 bits per channel it keeps "
-     "the upper 8 bits.",
+     "image files; decoded data does not need it. It keeps the upper 8 bits of PNG files with 16 "
+     "bits per channel.",
      "decode", "pp/ops_image.py get_decode"},
     {{"channels", "'1' | '3'", "3",
       "Number of channels of the result. 3 gives RGB, with three equal channels for a grey image; "

@@ -16,7 +16,7 @@ const KeyTable flip_lr_keys(
      "flip_lr", "pp/ops_image.py get_random_flip_lr"},
     {{"alternate", "bool", "false",
       "Whether to alternate flips: a random half of the examples in the first pass over the data, "
-      "the other half in the second, and so on. Each example then comes in both forms within two "
+      "the other half in the second, and so on. Each example then appears in both forms within two "
       "passes, which helps runs of a few passes (K. Jordan, \"94% on CIFAR-10 in 3.29 Seconds on a "
       "Single GPU\", 2024). Evaluators pass over their data once: they should not flip.",
       "", "-"}},

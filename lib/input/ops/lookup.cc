@@ -58,8 +58,9 @@ class Lookup : public TensorOp {
  private:
   at::Tensor map(const at::Tensor& x, bool, std::span<Rng>) const override {
     if (!is_text(x)) {
-      throw misuse(fmt::format("must be text (1-d or 2-d uint8), has shape {} and type {}",
-                               shape_text(x.sizes()), dtype_name(x.scalar_type())));
+      throw misuse(fmt::format(
+          "must be a string (1-d uint8) or several (2-d uint8), has shape {} and type {}",
+          shape_text(x.sizes()), dtype_name(x.scalar_type())));
     }
     std::call_once(read_, [&] { read(); });
     const std::vector<std::string> texts = read_texts(x);

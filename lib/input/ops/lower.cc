@@ -26,9 +26,9 @@ class Lower : public TensorOp {
   at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
     const int64_t rank = x.dim() - (batched ? 1 : 0);
     if (x.scalar_type() != at::kByte || rank < 1 || rank > 2) {
-      throw misuse(fmt::format("must be text (1-d or 2-d uint8), has shape {} and type {}",
-                               shape_text(x.sizes().slice(batched ? 1 : 0)),
-                               dtype_name(x.scalar_type())));
+      throw misuse(fmt::format(
+          "must be a string (1-d uint8) or several (2-d uint8), has shape {} and type {}",
+          shape_text(x.sizes().slice(batched ? 1 : 0)), dtype_name(x.scalar_type())));
     }
     const at::Tensor in = x.contiguous();
     at::Tensor out = at::empty_like(in);

@@ -16,7 +16,7 @@ const KeyTable resize_small_keys(
      "resize_small(256)", "pp/ops_image.py get_resize_small"},
     {{"smaller_size", "int 1..16384", "required",
       "Length of the smaller side of the result in pixels. The other side is rounded to whole "
-      "pixels. A result above 65500 pixels a side or 268435456 in total is an error."}},
+      "pixels. A result above 65500 pixels per side or 268435456 in total is an error."}},
     resize_option_key_texts("area", "false"), in_out_key_texts());
 
 class ResizeSmall : public ResizeOp {

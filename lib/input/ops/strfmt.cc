@@ -134,8 +134,9 @@ class Strfmt : public Op {
     if (value.numel() > kMaxValues || c10::isComplexType(value.scalar_type())) {
       throw Error::bare(
           Exit::usage,
-          fmt::format("strfmt: '{}' must be text or at most {} numbers, has shape {} and type {}",
-                      key, kMaxValues, shape_text(value.sizes()), dtype_name(value.scalar_type())));
+          fmt::format(
+              "strfmt: '{}' must be a string or at most {} numbers, has shape {} and type {}", key,
+              kMaxValues, shape_text(value.sizes()), dtype_name(value.scalar_type())));
     }
     return array_text(value, 0, value.dim());
   }

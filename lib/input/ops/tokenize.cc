@@ -15,10 +15,9 @@ const KeyTable tokenize_keys(
 class Tokenize : public Op {
  public:
   explicit Tokenize(const Config& args) {
-    args.fail(
-        "",
-        "not supported, because sentencepiece models can't be read; tokenize beforehand and store "
-        "the token ids beside the images, e.g. in an npz");
+    args.fail("",
+              "not supported, because sentencepiece models can't be read; tokenize beforehand and "
+              "store the token ids with the images, e.g. in an npz");
   }
   void apply(Example&, Rng&) const override {}
 };

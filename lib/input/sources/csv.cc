@@ -28,8 +28,8 @@ const KeyTable csv_keys(
      "as `decode` must decode, and `label`: a class number, the index of a class name among the "
      "sorted names, or a floating-point regression target. Every other "
      "column becomes a feature of its name: an integer, a float32 or a string. Cells may be quoted "
-     "as in RFC 4180. A missing image is noticed when it is read; in the first and last rows, at "
-     "the start.",
+     "as in RFC 4180. A missing image is an error when it is read. For the first and last row, "
+     "bvtrain checks this at the start.",
      "name: csv\nfname: data/train.csv"},
     {{"fname", "string", "required", "The CSV file, in UTF-8, on a local or mounted disk.",
       "data/train.csv"},
@@ -42,10 +42,10 @@ const KeyTable csv_keys(
       "numbers: regression targets, 0 and 1 for each class, or soft labels.",
       "breed"},
      {"multilabel", "bool", "false",
-      "A cell may hold several labels, separated by `;` or `|`. If no cell has these and no name "
-      "in `classes` has a blank, blanks separate them. Commas never do: a cell with a comma is "
-      "then an error, unless `classes` lists the names. Examples have `labels`: 1 for each class "
-      "of the image and 0 for the others."},
+      "A cell may hold several labels, separated by `;` or `|`. If no cell has one of these, and "
+      "no name in `classes` contains a space, white space separates the labels. A cell with a "
+      "comma is then an error, unless `classes` lists the names: commas never separate labels. "
+      "Examples have `labels`: 1 for each class of the image and 0 for the others."},
      {"classes", "list of string", "[]",
       "Class names in the order of their numbers. Any other name in the column is an error. By "
       "default, the sorted names of the column. With `multilabel`, give it for all data sets of a "

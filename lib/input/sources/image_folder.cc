@@ -31,10 +31,11 @@ namespace {
 
 const KeyTable image_folder_keys(
     "input.data: image_folder",
-    {"JPEG, PNG and WebP files in one folder per class. Examples have `image`, which an op such as "
-     "`decode` must decode, and `label`, its index, from 0, in the sorted class folders of all "
-     "splits, unless `label`, `separator` or `classes` changes it. A broken file and a class "
-     "folder without images are errors at the start, unless `skip_errors` allows them.",
+    {"JPEG, PNG and WebP files in one folder per class. Each example has an `image`, which an op "
+     "such as `decode` must decode, and a `label`. The label is the index of the class folder, "
+     "from 0, in the sorted list of the class folders of all splits; `label`, `separator` and "
+     "`classes` change this. A broken file and a class folder without images are errors at the "
+     "start, unless `skip_errors` allows them.",
      "name: image_folder\ndata_dir: data/flowers\nsplit: train"},
     {{"data_dir", "string", "required",
       "Folder on a local or mounted disk. If one of its folders is called train, val or test, or a "
@@ -57,7 +58,7 @@ const KeyTable image_folder_keys(
       "default, the names are sorted.",
       "[cat2, cat10, Dog]"}});
 
-// Reads the key `classes`. `numbers`: the folders are called by numbers to predict.
+// Reads the key `classes`. `numbers`: the names of the folders are regression targets.
 std::vector<std::string> class_list(const Config& config, bool numbers) {
   const auto classes = config.get<std::vector<std::string>>("classes", {});
   if (classes.empty()) return classes;
@@ -70,8 +71,8 @@ std::vector<std::string> class_list(const Config& config, bool numbers) {
   // Dataset::use_classes() takes such names for the numbers of the classes.
   if (const auto order = names_by_number(classes); !order.empty() && order != classes) {
     config.problem("classes",
-                   "lists whole numbers and 0 is one of them: each is then the number of its "
-                   "class, in any order; leave `classes` out");
+                   "lists only integers, including 0, so each name is itself the class number, and "
+                   "the list cannot change the order; leave `classes` out");
   }
   return classes;
 }

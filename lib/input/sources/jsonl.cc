@@ -335,7 +335,7 @@ void JsonlSource::check_file_keys(const JsonlKeys& all) const {
 ManifestIndex JsonlSource::scan() const {
   ManifestFile file(fname());
   JsonlScan rows(fname(), keep_broken(), file_keys_, split_column());
-  int64_t number = 0, blank = 0;  // blank: the line of an empty one, which only the end may have
+  int64_t number = 0, blank = 0;  // blank: the number of an empty line; only the end may have one
   for (; !stop_ || number < *stop_; ++number) {
     const auto row = file.next(json_line_length);
     if (!row) break;

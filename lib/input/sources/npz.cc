@@ -182,7 +182,7 @@ void refuse_unlabelled(const std::string& file) {
     if (unnamed == nullptr) return;
     throw Error(Exit::usage, file,
                 fmt::format("'{}' looks like images, but images must be in the array 'image', and "
-                            "their classes, whole numbers of shape (N), in 'label'; there are: {}",
+                            "their classes, integers of shape (N), in 'label'; there are: {}",
                             unnamed->name, short_list(names)));
   }
   const std::string label = image->name.substr(0, image->name.size() - 5) + "label";
@@ -190,12 +190,12 @@ void refuse_unlabelled(const std::string& file) {
                                   [&](const NpzEntry& entry) { return entry.name == label; });
   const std::string fault =
       found == entries.end()
-          ? fmt::format("beside '{}' there is no array of numbers '{}', only: {}", image->name,
-                        label, short_list(names))
+          ? fmt::format("'{}' needs an array of numbers '{}', but the file has only: {}",
+                        image->name, label, short_list(names))
           : fmt::format("'{}' is {} of shape {}", label, dtype_name(found->dtype),
                         shape_text(found->shape));
   throw Error(Exit::usage, file,
-              fmt::format("{}; classes must be whole numbers of shape (N); for other targets "
+              fmt::format("{}; classes must be integers of shape (N); for other targets "
                           "write the config (docs/labels.md)",
                           fault));
 }

@@ -39,11 +39,11 @@ const KeyTable webdataset_keys(
     {"Samples in tar files (\"shards\"), as the Python package webdataset writes them. Consecutive "
      "members with the same name up to its first dot are one sample: 000123.jpg with 000123.cls. "
      "The only split is called train, or all. Without `features`, the one image of a sample (jpg, "
-     "jpeg, png, webp) becomes `image`, which an op such as `decode` must decode; cls, a whole "
-     "number, becomes `label`; txt, text, transcript or caption becomes `text`; npy becomes an "
-     "array of that name; and each key of json whose value is a number, a boolean, a string or a "
-     "list of numbers becomes a feature of that name. The first sample determines the features, "
-     "and a sample that lacks one is an error at the start, unless `skip_errors` allows it.",
+     "jpeg, png, webp) becomes `image`, which an op such as `decode` must decode; cls, an integer, "
+     "becomes `label`; txt, text, transcript or caption becomes `text`; npy becomes an array of "
+     "that name; and each key of json whose value is a number, a boolean, a string or a list of "
+     "numbers becomes a feature of that name. The first sample determines the features, and a "
+     "sample that lacks one is an error at the start, unless `skip_errors` allows it.",
      "name: webdataset\nurls: data/train-{000..127}.tar\nsplit: train"},
     {{"urls", "string | list of string", "required",
       "The tar files, on a local or mounted disk. `{000..127}` expands to these numbers, keeping "

@@ -1,4 +1,4 @@
-// Batch normalisation, ReLU and max pool of channels_last activations. Forward and backward each
+// Batch normalization, ReLU and max pool of channels_last activations. Forward and backward each
 // read the activations twice. Only x is saved for backward, which recomputes where the ReLU was
 // active and where the maxima were.
 #include "lib/model/kernels/batch_norm.h"
@@ -9,6 +9,7 @@
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/var_mean.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ using torch::autograd::variable_list;
 // Elements per partial sum: few enough for float32 precision and for the cache.
 constexpr int64_t kBatchNormChunk = 32768;
 
-// The normalisation as one multiply-add per channel: y = relu(x * gain + shift).
+// The normalization as one multiply-add per channel: y = relu(x * gain + shift).
 struct Affine {
   const float *gain, *shift, *mean;
   // (3, c): gain, shift, mean
@@ -57,7 +58,7 @@ at::Tensor sum_rows(int64_t rows, int64_t size, int64_t c, const Sum& sum) {
   return parts.to(at::kDouble).sum(0).view({2, c});
 }
 
-// Finds the first maximum of the normalised values in a window of Pool x Pool pixels: `best` is
+// Finds the first maximum of the normalized values in a window of Pool x Pool pixels: `best` is
 // its value, `best_x` is x there.
 template <int Pool, class T, class Floats>
 [[gnu::always_inline]] inline void maximum(const T* x, int64_t c, int64_t stride,
@@ -266,6 +267,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     context->saved_data["max_pool"] = max_pool;
     context->saved_data["rows"] = statistics.rows;
     context->saved_data["group"] = reinterpret_cast<int64_t>(statistics.group);
+    context->saved_data["constant"] = statistics.constant;
     return y;
   }
 
@@ -274,6 +276,14 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const at::Tensor &x = saved[0], &affine = saved[1], &invstd = saved[2];
     const bool max_pool = context->saved_data["max_pool"].toBool();
     const at::Tensor grad = grads[0].contiguous(kChannelsLast);
+    const at::Tensor dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
+    if (context->saved_data["constant"].toBool()) {
+      const at::Tensor none = at::zeros({2, x.size(1)}, affine.options());
+      dispatch_batch_norm(x, max_pool, [&]<int Pool, class T>() {
+        batch_norm_backward_all<Pool, T>(x, grad, affine, none, dx);
+      });
+      return {dx, {}, {}, {}, {}, {}};
+    }
     const double rows = context->saved_data["rows"].toDouble();
     auto* group = reinterpret_cast<Group*>(context->saved_data["group"].toInt());
 
@@ -292,7 +302,6 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const at::Tensor slope = -gain * all[1] * invstd * invstd / rows;
     const at::Tensor correction =
         at::stack({slope, -gain * all[0] / rows - slope * mean});  // (2, c)
-    const at::Tensor dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
     dispatch_batch_norm(x, max_pool, [&]<int Pool, class T>() {
       batch_norm_backward_all<Pool, T>(x, grad, affine, correction.to(at::kFloat), dx);
     });

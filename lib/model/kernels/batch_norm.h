@@ -1,4 +1,4 @@
-// Kernels of batch normalisation. The layer is lib/model/layers/batch_norm.h.
+// Kernels of batch normalization. The layer is lib/model/layers/batch_norm.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +12,7 @@ struct BatchStatistics {
   at::Tensor mean, var;             // (c) float32; var is the biased estimate
   double rows = 0;                  // values per channel: n * h * w, summed over ranks
   Group* group = &Group::single();  // the ranks whose examples these are; never null
+  bool constant = false;            // they do not depend on x: running statistics
 };
 
 // Returns whether the fused CPU kernels support x: (n, c, h, w), float32 or bfloat16,
@@ -25,7 +26,7 @@ BatchStatistics batch_statistics(const at::Tensor& x, Group& group = Group::sing
 
 // Returns relu((x - mean) / sqrt(var + eps) * scale + bias) in the type of x, followed by a 2x2 max
 // pool if `max_pool`. Requires batch_norm_fits(x, max_pool). The gradients of x, scale and bias are
-// right only if `statistics` are those of x itself.
+// right only if `statistics` are those of x itself. If they are constant, only x has a gradient.
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                            const BatchStatistics& statistics, double eps, bool max_pool);
 

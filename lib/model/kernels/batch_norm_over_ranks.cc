@@ -1,4 +1,4 @@
-// Batch normalisation with statistics over several ranks, for the devices and sizes that the
+// Batch normalization with statistics over several ranks, for the devices and sizes that the
 // kernels in batch_norm.cc do not support.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rsqrt.h>
@@ -21,7 +21,12 @@ class BatchNormOverRanks : public torch::autograd::Function<BatchNormOverRanks> 
                             const at::Tensor& bias, const BatchStatistics& statistics, double eps) {
     const at::Tensor invstd = at::rsqrt(statistics.var + eps);
     const at::Tensor gain = scale * invstd, shift = bias - statistics.mean * gain;
-    context->save_for_backward({x, statistics.mean, invstd, gain});
+    context->saved_data["constant"] = statistics.constant;
+    // With constant statistics x may be freed.
+    context->save_for_backward(statistics.constant
+                                   ? variable_list{gain}
+                                   : variable_list{x, statistics.mean, invstd, gain});
+    context->saved_data["type"] = static_cast<int64_t>(x.scalar_type());
     context->saved_data["rows"] = statistics.rows;
     context->saved_data["group"] = reinterpret_cast<int64_t>(statistics.group);
     return (x * by_channel(gain) + by_channel(shift)).to(x.scalar_type());
@@ -29,6 +34,10 @@ class BatchNormOverRanks : public torch::autograd::Function<BatchNormOverRanks> 
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
+    if (context->saved_data["constant"].toBool()) {
+      const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
+      return {(grads[0] * by_channel(saved[0])).to(type), {}, {}, {}, {}};
+    }
     const at::Tensor &x = saved[0], &mean = saved[1], &invstd = saved[2], &gain = saved[3];
     const double rows = context->saved_data["rows"].toDouble();
     auto* group = reinterpret_cast<Group*>(context->saved_data["group"].toInt());

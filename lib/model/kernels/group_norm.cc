@@ -1,4 +1,4 @@
-// Group normalisation of channels_last activations, fused with the following ReLU and residual sum.
+// Group normalization of channels_last activations, fused with the following ReLU and residual sum.
 // Forward and backward each make two passes over an image. With enough images, each thread takes
 // whole images: the second pass then reads an image from the cache, if it fits.
 #include "lib/model/kernels/group_norm.h"

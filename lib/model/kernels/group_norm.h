@@ -1,4 +1,4 @@
-// Kernels of group normalisation for CPUs and CUDA devices. The layer is
+// Kernels of group normalization for CPUs and CUDA devices. The layer is
 // lib/model/layers/group_norm.h.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace bv {
 // bfloat16, channels_last, c a multiple of 16. False with plain_kernels().
 bool group_norm_fits(const at::Tensor& x);
 
-// Normalises x over h, w and the channels of a group (Wu and He 2018, "Group Normalization"),
+// Normalizes x over h, w and the channels of a group (Wu and He 2018, "Group Normalization"),
 // multiplies by `scale`, adds `bias`, both (c) float32, and applies `tail`. Returns a channels_last
 // tensor of `type`, float32 or bfloat16. `shortcut`, for add_relu only, is a float32 tensor of x's
 // shape. Each element is computed in float32. On a CPU, sums are float32 over up to 32,768
@@ -27,7 +27,7 @@ at::Tensor fused_group_norm(const at::Tensor& x, int64_t groups, const at::Tenso
                             const at::Tensor& bias, double eps, NormTail tail, at::ScalarType type,
                             const std::optional<at::Tensor>& shortcut = {});
 
-// Returns relu(shortcut + normalised x) in float32, and rounded to `type`. On a CUDA device the
+// Returns relu(shortcut + normalized x) in float32, and rounded to `type`. On a CUDA device the
 // same pass writes both, and the backward pass reads both gradients.
 std::pair<at::Tensor, at::Tensor> fused_group_norm_add_relu(const at::Tensor& x, int64_t groups,
                                                             const at::Tensor& scale,

@@ -55,7 +55,7 @@ template <class Floats, class T>
   }
 }
 
-// Writes the gradient of a row. Let z be the normalised row and h = grad * scale. Then
+// Writes the gradient of a row. Let z be the normalized row and h = grad * scale. Then
 //   dx = rstd (h - mean(h) - z mean(h z)).
 // Adds grad * z and grad to `sums` (2, size), the gradients of scale and bias.
 template <class Floats, class T>

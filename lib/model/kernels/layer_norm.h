@@ -15,7 +15,7 @@ namespace bv {
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias,
                       double eps, at::ScalarType type);
 
-// Adds a residual branch and normalises: returns {s, layer_norm(s)} with s = x + branch. x and
+// Adds a residual branch and normalizes: returns {s, layer_norm(s)} with s = x + branch. x and
 // branch have the same shape. s has the type of LibTorch's x + branch. On a CUDA device one kernel
 // does both, if it supports this size and if s has the type of x.
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& branch,

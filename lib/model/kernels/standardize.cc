@@ -1,4 +1,4 @@
-// Weight standardisation. An output channel's weights are contiguous and fit in the cache: only the
+// Weight standardization. An output channel's weights are contiguous and fit in the cache: only the
 // first pass over such a row reads from memory.
 #include "lib/model/kernels/standardize.h"
 
@@ -220,7 +220,7 @@ at::Tensor standardize(const at::Tensor& kernel, StandardizeRule rule, at::Scala
   const bool fits = (kernel.is_cpu() || kernel.is_cuda()) && !plain_kernels() &&
                     kernel.scalar_type() == at::kFloat && rows_of(kernel).is_contiguous();
   const auto right = [&] {
-    return fused_kernel_is_right("weight standardisation", kernel.device(), standardize_check);
+    return fused_kernel_is_right("weight standardization", kernel.device(), standardize_check);
   };
   if (fits && (kernel.is_cpu() || right())) return Standardize::apply(kernel, rule, type);
   return plain_standardize(kernel, rule, type);

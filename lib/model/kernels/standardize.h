@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// Standardises a float32 kernel (k, k, in, out) over (k, k, in) for each output channel. Returns
+// Standardizes a float32 kernel (k, k, in, out) over (k, k, in) for each output channel. Returns
 // the same shape in `type`, float32 or bfloat16. If the weights are stored as (out, k, k, in), one
 // fused kernel does this, on CPUs and CUDA devices. LibTorch's operators do it for other layouts,
 // and with plain_kernels(). With the rule `bit` the gradient of an output channel with equal

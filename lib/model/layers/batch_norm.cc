@@ -23,7 +23,7 @@ BatchNorm BatchNorm::add(Module& owner, const std::string& name, int64_t channel
   const at::TensorOptions options = at::TensorOptions(at::kFloat).device(norm.scale.device());
   norm.mean = owner.add_buffer(name + "/mean", at::zeros({channels}, options));
   norm.var = owner.add_buffer(name + "/var", at::ones({channels}, options));
-  owner.note_batch_statistics();
+  owner.note_batch_statistics(norm.scale, norm.bias);
   return norm;
 }
 
@@ -39,20 +39,29 @@ BatchStatistics BatchNorm::training_statistics(const at::Tensor& x, const Pass& 
 }
 
 at::Tensor BatchNorm::relu(const at::Tensor& x, bool max_pool, const Pass& pass) const {
-  // The gradient of batch_norm_relu() is correct only for the batch's own statistics. With running
-  // statistics, the fused kernel is used only if no gradient is required.
-  if (batch_norm_fits(x, max_pool) && (pass.train || !c10::GradMode::is_enabled())) {
+  const bool of_batch = pass.train && !is_frozen();
+  const auto running = [&] {
     BatchStatistics statistics = {mean, var, static_cast<double>(x.numel() / x.size(1))};
-    if (pass.train) statistics = training_statistics(x, pass);
+    statistics.constant = true;
+    return statistics;
+  };
+  // With running statistics, the fused kernel has no gradient of scale and bias. So it is used only
+  // if they are frozen, or if no gradient is required.
+  if (batch_norm_fits(x, max_pool) && (pass.train || !c10::GradMode::is_enabled())) {
+    const BatchStatistics statistics = of_batch ? training_statistics(x, pass) : running();
     return batch_norm_relu(x, scale, bias, statistics, kEps, max_pool);
   }
   // With one value per channel, LibTorch would divide by 0 for the running variance.
   const bool one_value = x.numel() == x.size(1);
   const bool ours = pass.train && (pass.group->size() > 1 || one_value);
-  const at::Tensor y =
-      ours ? batch_norm_over_ranks(x, scale, bias, training_statistics(x, pass), kEps)
-           : at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum, kEps,
-                            /*cudnn_enabled=*/true);
+  at::Tensor y;
+  if (pass.train && !of_batch)
+    y = batch_norm_over_ranks(x, scale, bias, running(), kEps);
+  else if (ours)
+    y = batch_norm_over_ranks(x, scale, bias, training_statistics(x, pass), kEps);
+  else
+    y = at::batch_norm(x, scale, bias, mean, var, pass.train, 1 - kMomentum, kEps,
+                       /*cudnn_enabled=*/true);
   return max_pool ? at::max_pool2d(at::relu(y), 2) : at::relu(y);
 }
 

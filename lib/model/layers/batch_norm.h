@@ -12,9 +12,10 @@ namespace bv {
 
 struct BatchStatistics;
 
-// Batch normalisation of (n, c, h, w) over n, h and w, followed by ReLU. Training normalises with
+// Batch normalization of (n, c, h, w) over n, h and w, followed by ReLU. Training normalizes with
 // the statistics of the batch (of all ranks in pass.group) and moves the running ones towards them;
-// evaluation normalises with the running ones.
+// evaluation normalizes with the running ones. So does training while both parameters are frozen,
+// and then it does not change the running statistics.
 struct BatchNorm {
   at::Tensor scale, bias;  // (c)
   at::Tensor mean, var;    // (c), running statistics; var is the unbiased estimate
@@ -23,10 +24,12 @@ struct BatchNorm {
   static constexpr double kEps = 1e-5, kMomentum = 0.9;
   // Registers the parameters `name`/{scale, bias} and the buffers `name`/{mean, var}.
   static BatchNorm add(Module& owner, const std::string& name, int64_t channels);
-  // Returns relu(normalised x) in the type of x. With max_pool a 2x2 max pool follows.
+  // Returns relu(normalized x) in the type of x. With max_pool a 2x2 max pool follows.
   at::Tensor relu(const at::Tensor& x, bool max_pool, const Pass& pass) const;
 
  private:
+  // Whether neither parameter is trained.
+  bool is_frozen() const { return !scale.requires_grad() && !bias.requires_grad(); }
   BatchStatistics training_statistics(const at::Tensor& x, const Pass& pass) const;
 };
 

@@ -15,7 +15,7 @@ struct ResidualSum {
   at::Tensor sum, rounded;
 };
 
-// Group normalisation of (n, c, h, w): over h, w and the channels of a group. It is computed in
+// Group normalization of (n, c, h, w): over h, w and the channels of a group. It is computed in
 // float32.
 struct GroupNorm {
   at::Tensor scale, bias;  // (c) float32
@@ -24,11 +24,11 @@ struct GroupNorm {
 
   // Registers `name`/{scale, bias}.
   static GroupNorm add(Module& owner, const std::string& name, int64_t channels, int64_t groups);
-  // Returns the normalised x in `type`, float32 or bfloat16.
+  // Returns the normalized x in `type`, float32 or bfloat16.
   at::Tensor operator()(const at::Tensor& x, at::ScalarType type) const;
-  // Returns relu(normalised x) in `type`.
+  // Returns relu(normalized x) in `type`.
   at::Tensor relu(const at::Tensor& x, at::ScalarType type) const;
-  // Returns relu(shortcut + normalised x) in float32 and in `type`. `shortcut` is float32 and has
+  // Returns relu(shortcut + normalized x) in float32 and in `type`. `shortcut` is float32 and has
   // x's shape.
   ResidualSum add_relu(const at::Tensor& x, const at::Tensor& shortcut, at::ScalarType type) const;
 };

@@ -26,7 +26,7 @@ class Residual {
     branch_.reset();
     return x_;
   }
-  // Returns the stream, normalised, in `type`, float32 or bfloat16.
+  // Returns the stream, normalized, in `type`, float32 or bfloat16.
   at::Tensor normalised(const LayerNorm& norm, at::ScalarType type = at::kFloat) {
     if (!branch_.defined()) return norm(x_, type);
     at::Tensor y;

@@ -13,7 +13,7 @@
 
 namespace bv {
 
-// Registers a parameter for `layers` stacked layers: (layers, shape...), each slice initialised
+// Registers a parameter for `layers` stacked layers: (layers, shape...), each slice initialized
 // on its own. With layers = 0 registers a plain parameter without the leading axis. `physical` is
 // as in Module::add_parameter(), for the shape without the leading axis.
 at::Tensor add_stacked(Module& owner, int64_t layers, const std::string& name,

@@ -11,9 +11,9 @@
 
 namespace bv {
 
-// A convolution with weight standardisation: the kernel is standardised over (height, width, in)
+// A convolution with weight standardization: the kernel is standardized over (height, width, in)
 // for each output channel whenever it is used. The stored kernel, which is decayed and updated, is
-// the one before standardisation. There is no bias.
+// the one before standardization. There is no bias.
 struct StdConv {
   using Rule = StandardizeRule;
   // same: TensorFlow's SAME, ceil(size / stride) outputs; if the padding is odd, its smaller half

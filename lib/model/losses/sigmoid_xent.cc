@@ -12,8 +12,8 @@ const KeyTable sigmoid_xent_keys(
     "loss: sigmoid_xent",
     {"Binary cross-entropy of each class, summed over the classes: -sum(y * log(sigmoid(z)) + (1 - "
      "y) * log(sigmoid(-z))) with labels y and logits z. Use it if an image may have several "
-     "classes or none; it also suits many classes. While all logits are 0, it is about 0.7 per "
-     "class; `init_head_bias` lowers the start.",
+     "classes or none. It also works well with a large number of classes. While all logits are 0, "
+     "it is about 0.7 per class; `init_head_bias` lowers the start.",
      "loss: sigmoid_xent\ninit_head_bias: -6.9", "utils.py sigmoid_xent"},
     {});
 

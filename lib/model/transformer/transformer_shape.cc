@@ -62,6 +62,7 @@ TransformerShape read_transformer_shape(const Config& config, int64_t patch) {
   }
   shape.patch_height = sides[0];
   shape.patch_width = sides[1];
+  warn_of_overridden_variant(config, {"width", "depth", "mlp_dim", "num_heads", "patch_size"});
   return shape;
 }
 

@@ -38,6 +38,8 @@ class Polynomial : public Decay {
     check_not_negative(config, "power", power_);
     check_not_negative(config, "linear_end", linear_end);
     if (config.has("end")) check_not_negative(config, "end", end_);
+    if (linear_end != 0 && linear_end != end_)
+      config.warn("linear_end", "has no effect, because `end` is given");
   }
   double value(double base, double, double progress) const override {
     return end_ + (base - end_) * std::pow(1.0 - progress, power_);

@@ -55,7 +55,10 @@ class Rsqrt : public Decay {
   static double steps(const Config& config, const std::string& name, double fallback,
                       const ScheduleEnv& env) {
     const double plain = config.get<double>(name, fallback);
-    return schedule_duration(config, name, env.length).value_or(plain);
+    const auto in_unit = schedule_duration(config, name, env.length);
+    if (in_unit && plain != fallback)  // the config of a run states the default
+      config.warn(name, fmt::format("has no effect, because {} is also given in a unit", name));
+    return in_unit.value_or(plain);
   }
   double warmup_, timescale_, shift_;
 };

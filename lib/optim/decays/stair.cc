@@ -1,5 +1,7 @@
 // stair: base until the first of `steps`; from step steps[i] on, base * mults[i]. Without steps the
 // schedule is constant. Follows "stair" of utils.py `create_learning_rate_schedule` of big_vision.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lib/optim/not_negative.h"
@@ -24,7 +26,7 @@ const KeyTable stair_keys(
 
 class Stair : public Decay {
  public:
-  Stair(const Config& config, const ScheduleEnv&)
+  Stair(const Config& config, const ScheduleEnv& env)
       : steps_(config.get("steps", std::vector<double>{})),
         mults_(config.get("mults", std::vector<double>{})) {
     if (steps_.size() != mults_.size()) {
@@ -34,6 +36,12 @@ class Stair : public Decay {
     if (!std::is_sorted(steps_.begin(), steps_.end()))
       config.problem("steps", "must be in ascending order");
     for (const double mult : mults_) check_not_negative(config, "mults", mult, "each of them");
+    const int64_t total = env.length.total_steps;
+    const auto late = std::find_if(steps_.begin(), steps_.end(),
+                                   [&](double at) { return at > static_cast<double>(total); });
+    if (!env.length.made_up && total > 0 && late != steps_.end())
+      config.warn("steps", fmt::format("those after the last step, {}, have no effect: {}", total,
+                                       fmt::join(late, steps_.end(), ", ")));
   }
   double value(double base, double step, double) const override {
     const auto passed =

@@ -35,11 +35,11 @@ namespace {
 
 const KeyTable muon_keys(
     "optax: muon",
-    {"Muon, which orthogonalises the update of each kernel: all its singular values are then near "
+    {"Muon, which orthogonalizes the update of each kernel: all its singular values are then near "
      "1. Adam trains the other parameters and the kernels of `adam_for`. Muon can need fewer steps "
-     "than Adam or SGD. Each step needs some more matrix products, a small fraction of the time "
-     "with large batches. On a GPU they always use bfloat16. The state takes as much memory as "
-     "Adam's.",
+     "than Adam or SGD. Each step needs additional matrix products. With large batches they take a "
+     "small fraction of the time. On a GPU these products always use bfloat16. The state takes as "
+     "much memory as Adam's.",
      "momentum: 0.95\nns_steps: 5"},
     {{"adam_for", "list of string", "['(.*/)?(embedding|stem|head)/.*']",
       "Regular expressions of the names of kernels that Adam trains. By default these are the "

@@ -43,9 +43,9 @@ constexpr KeyText kAdafactorKeys[] = {
      "Maximum decay rate of the average squared gradient, like `b2` of Adam. It must be above 0 "
      "and below 1. A value of 0.95 makes long runs of large transformers more stable."},
     {"decay_offset", "int", "0",
-     "Number of steps after which the rise by `decay_rate` begins; until then the decay rate is "
-     "that of the first step. A run that continues another with `resume` can give that run's steps "
-     "to start the rise again."},
+     "Number of steps before the decay rate begins to rise (see `decay_rate`); until then it stays "
+     "at the value of the first step. If a run continues another one with `resume`, set this to "
+     "the other run's number of steps to start the rise again."},
     {"clipping_threshold", "float > 0", "none",
      "Maximum root mean square of the update of one array of weights, before `lr`: a larger update "
      "is scaled down to it. By default there is no limit; 1 is a usual value.",

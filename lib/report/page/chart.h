@@ -32,7 +32,7 @@ struct Chart {
   // Makes the y axis logarithmic if all values are positive and span a wide range.
   bool may_be_log = false;
   double x_least = 0;   // the x axis starts here, or at a point further left
-  bool x_whole = true;  // only whole numbers have a tick on the x axis, as steps and epochs
+  bool x_whole = true;  // only integers have a tick on the x axis, as steps and epochs
   // Draws 1 - y on a logarithmic axis, so that accuracies of 0.98 and 0.99 are far apart. Tooltips
   // and the legend keep y. Ignored if a value is not in [0, 1].
   bool error_scale = false;

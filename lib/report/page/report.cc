@@ -98,7 +98,7 @@ std::string render_report(const Report& report) {
   out += render_images(report.images);
   out += render_skipped(report.skipped);
   if (!optimisation.empty())
-    out += "<section><h2>Optimisation</h2>\n" + optimisation + "</section>\n";
+    out += "<section><h2>Optimization</h2>\n" + optimisation + "</section>\n";
   out += render_facts(report, history) + config_section(report.config_yaml);
   return out + "</main>\n</body>\n</html>\n";
 }

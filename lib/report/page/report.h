@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// What the earlier starts of a run did, up to the step from which this start goes on.
+// What the earlier starts of a run did, up to the step from which this start continues.
 struct EarlierTime {
   int64_t last_step = -1;  // -1: there was no earlier start
   double seconds = 0;      // wall time

@@ -29,8 +29,8 @@ const std::pair<int64_t, double>* best_of(const History& history, const std::str
 // Whether the training loop measures `name` itself: it does not come from an evaluator.
 bool is_trainers_own(std::string_view name);
 // Returns the series that come from evaluators, not from the training loop. The main metric and
-// those with its suffix come first, metrics of a single class last. Of the others, those for which
-// a higher value is better come first, those without a better direction last.
+// those with its suffix come first, metrics of a single class last. Among the others, those for
+// which a higher value is better come first, those without a better direction last.
 std::vector<EvalMetric> eval_metrics(const History& history);
 
 // The training loss per step, together with the evaluators' losses.
@@ -42,7 +42,7 @@ std::vector<Chart> metric_charts(const History& history);  // one per suffix, th
 std::vector<Chart> training_charts(
     const History& history);  // schedules, gradient norm, speed, waiting
 
-// Returns an SVG file with the loss chart and, beside it, the first other chart of the evaluators.
+// Returns an SVG file with the loss chart and, next to it, the first other chart of the evaluators.
 std::string render_learning_curve(const History& history);
 
 }  // namespace bv

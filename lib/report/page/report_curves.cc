@@ -61,7 +61,7 @@ Line dots(const EvalDetails::Points& points, size_t most) {
 Chart residual_chart(const EvalDetails::Residuals& residuals, size_t most) {
   Chart chart;
   chart.title = "Error" + (residuals.target.empty() ? "" : " of " + residuals.target);
-  chart.x_label = "true value";
+  chart.x_label = "target";
   const auto [first, last] = std::minmax_element(residuals.points.begin(), residuals.points.end());
   chart.x_least = first->first;
   chart.x_whole = false;
@@ -122,7 +122,7 @@ std::string render_residuals(const EvalDetails& details) {
     ++drawn;
   }
   if (out.empty()) return "";
-  return "<h3>Errors</h3>\n<p class=\"hint\">Prediction minus true value, in the units of the "
+  return "<h3>Errors</h3>\n<p class=\"hint\">Prediction minus target, in the units of the "
          "labels.</p>\n<div class=\"charts\">\n" +
          out + "</div>\n";
 }

@@ -15,7 +15,7 @@ namespace bv {
 std::string render_class_table(const EvalDetails& details);
 // The ROC and the precision-recall curves.
 std::string render_curves(const EvalDetails& details);
-// The errors of a regression over the true values, one chart for each target.
+// The errors of a regression over the targets, one chart for each target.
 std::string render_residuals(const EvalDetails& details);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// The section of the report about the examples that skip_errors has left out.
+// The section of the report about the skipped examples (`skip_errors`).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace bv {
 
-// Returns HTML with the number and the first names of each data set; "" if nothing was left out.
+// Returns HTML with the number and the first names of each data set; "" if nothing was skipped.
 std::string render_skipped(const std::vector<SkippedSummary>& skipped);
 
 }  // namespace bv

@@ -95,8 +95,9 @@ std::string origin(const Diagnosis& found, bool update) {
     return "in float32 all activations, the loss and the gradients are finite: the update is too "
            "large; lower lr, or let it rise more slowly\n";
   }
-  return "in float32 all activations, the loss and the gradients are finite: the step computed in "
-         "a lower precision, or on another device\n";
+  return "in float32 all activations, the loss and the gradients are finite: the values became "
+         "non-finite only because the run computed the step in a lower precision or on another "
+         "device\n";
 }
 
 }  // namespace
@@ -192,16 +193,17 @@ Diagnosis diagnose(Model& model, const Task& task, const Example& batch, const M
   const int64_t at_once = model.has_batch_statistics() ? n : std::min(n, kAtOnce);
   std::vector<at::Tensor> parameters;
   std::vector<std::string> names;
-  for (auto& [name, parameter] : named_parameters(model)) {
+  for (const auto& [name, parameter] : named_parameters(model)) {
+    if (!parameter.requires_grad()) continue;  // it is frozen
     names.push_back(name);
-    parameters.push_back(parameter.requires_grad_(true));
+    parameters.push_back(parameter);
   }
   Search search;
   for (int64_t begin = 0; begin < n; begin += at_once) {
     Features features;
     std::vector<std::string> order;
     Pass pass;
-    pass.train = true;  // batch norm uses batch statistics, as in the step
+    pass.train = true;  // batch norm uses the same statistics as in the step
     pass.features = &features;
     pass.order = &order;
     pass.seed = seed;

@@ -89,7 +89,7 @@ void TrainStep::sum_if_sharded(const at::Tensor& values, const char* what) const
   if (units_) group_.all_reduce_sum(values, what).wait();
 }
 
-// Prepares what depends on the weights. They may be initialised or loaded after construction, so
+// Prepares what depends on the weights. They may be initialized or loaded after construction, so
 // this runs at the first step or the first use of the averages.
 void TrainStep::start() {
   if (started_) return;

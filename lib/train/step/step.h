@@ -135,7 +135,7 @@ class TrainStep {
   // others as a whole.
   Wanted wanted() const;
   // Gives all ranks rank 0's state, except for the sharded parts, which each rank keeps as it has
-  // initialised or loaded them.
+  // initialized or loaded them.
   void broadcast_state();
   // Returns the names of the parameters that no rank holds as a whole.
   std::set<std::string> sharded_parameters() const;

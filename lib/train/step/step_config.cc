@@ -37,12 +37,12 @@ const KeyTable step_keys(
       "", "-"},
      {"nan_limit", "int >= 0", "10",
       "Maximum number of skipped steps (`nan: skip`) or of returns to a checkpoint (`nan: "
-      "rollback`) in a run, restarts included. One more ends it with exit code 4.",
+      "rollback`) in a run, restarts included. The next one ends the run with exit code 4.",
       "", "-"},
      {"rollback_examples", "int >= 1", "= those from the checkpoint to the bad step",
       "With `nan: rollback`, the number of training examples to skip after the return to a "
-      "checkpoint. By default all up to and including the bad step, so that none is used "
-      "again in this epoch.",
+      "checkpoint. By default, the run skips all examples up to and including the bad step, so "
+      "that none of them is used again in this epoch.",
       "", "-"},
      {"bucket_mb", "float 0<..1000000", "25",
       "Size in MiB of the gradient buckets that processes reduce during backward, at most 1000000. "
@@ -141,10 +141,11 @@ std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
   if (!problem.empty()) config.problem("sharding_strategy", problem);
   if (named.empty()) return levels;  // the model is not known
   for (const std::string& pattern : sharding.unmatched(names)) {
-    config.warn("sharding_strategy",
-                fmt::format("the pattern '{}' matches nothing: names begin with params/ or opt/, "
-                            "as {}",
-                            pattern, names.front()));
+    config.warn(
+        "sharding_strategy",
+        fmt::format(
+            "the pattern '{}' matches nothing: names begin with params/ or opt/, such as {}",
+            pattern, names.front()));
   }
   const bool any = std::find(levels.begin(), levels.end(), ShardLevel::fsdp) != levels.end();
   if (any && ranks > 1 && model.units().empty()) {

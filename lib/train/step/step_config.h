@@ -1,5 +1,5 @@
-// The config of a training step. Most keys are read beside the code that acts on them:
-// lr, lr_mults, wd, wd_mults and schedule in lib/optim/param_groups.cc, the section optax by each
+// The config of a training step. Most keys are read next to the code that acts on them: lr,
+// lr_mults, wd, wd_mults and schedule in lib/optim/param_groups.cc, the section optax by each
 // optimizer, mixup in lib/train/mixup.cc, mesh and the sharding_* keys in lib/params/sharding.cc,
 // grad_accum_steps in step_gradients.cc. step_config.cc reads the rest: optax_name, ema,
 // grad_clip_norm, grad_clip_per_example (refused unless 0), bucket_mb, nan, nan_limit and

@@ -71,9 +71,9 @@ void StepGraph::record(int64_t step) {
   result_ = {};
 }
 
-// Does not return normally if a rank has failed. If all have, and not for lack of memory, the step
-// cannot be captured, and the config must change. Otherwise a device or its memory is at fault, and
-// a restart may help.
+// Does not return normally if a rank has failed. If all have, and not because memory ran out, the
+// step cannot be captured, and the config must change. Otherwise a device or its memory is at
+// fault, and a restart may help.
 void StepGraph::agree(int64_t step, const Failure& failure) {
   const int64_t n = recorded_.collectives;
   const int64_t failed = failure.of_memory ? 2 : failure.error ? 1 : 0;

@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -164,10 +165,16 @@ std::vector<std::pair<double, double>> TrainStep::statistics() {
   auto* sums = all_sums.mutable_data_ptr<double>();
   for (const FlatParams::Slice& slice : params_.slices(FlatParams::BufferKind::data)) {
     if (slice.count == 0 || (slice.whole && group_.rank() > 0)) continue;
-    const at::Tensor values = params_.data().narrow(0, slice.offset, slice.count).to(at::kDouble);
     double* sum = &sums[place.at(slice.entry->name)];
-    sum[0] = values.sum().item<double>();
-    sum[1] = values.square().sum().item<double>();
+    constexpr int64_t kPiece = 1 << 22;  // copies in float64 take much memory
+    for (int64_t begin = 0; begin < slice.count; begin += kPiece) {
+      const at::Tensor values =
+          params_.data()
+              .narrow(0, slice.offset + begin, std::min(kPiece, slice.count - begin))
+              .to(at::kDouble);
+      sum[0] += values.sum().item<double>();
+      sum[1] += values.square().sum().item<double>();
+    }
   }
   sum_if_sharded(all_sums, "parameter overview");
   std::vector<std::pair<double, double>> all;

@@ -11,7 +11,7 @@ namespace bv {
 
 // A few numbers that the caller of a step wants summed over the ranks: clocks, flags, and a number
 // with its square that shows whether all ranks have the same one.
-using ControlWord = std::array<double, 7>;
+using ControlWord = std::array<double, 8>;
 
 // The all-reduce of a control word. It runs on the CPU, where the values are read.
 class WordReduction {

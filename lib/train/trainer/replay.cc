@@ -126,10 +126,11 @@ Replay replay(const Workdir& workdir, const std::vector<Override>& overrides, in
   const int64_t last = last_step(workdir, rerun.total_steps());
   const int64_t end = most_steps > 0 ? std::min(last, checkpoint->step + most_steps) : last;
   if (checkpoint->step >= end)
-    throw Error(Exit::usage, workdir.dir(),
-                fmt::format("its newest checkpoint is of the last step, {}: there is nothing to "
-                            "repeat",
-                            checkpoint->step));
+    throw Error(
+        Exit::usage, workdir.dir(),
+        fmt::format(
+            "its newest checkpoint belongs to the last step, {}: there is nothing to repeat",
+            checkpoint->step));
   log::info("Repeating {} from step {} to step {}", workdir.dir(), checkpoint->step, end);
   while (rerun.step() < end && !result.bad) {
     result.bad = rerun.advance();

@@ -24,8 +24,9 @@ constexpr int64_t kImages = 16;            // of a batch, for log_images_*
 
 // The control word: what the ranks sum in every step.
 enum ControlPlace : size_t {
-  kClock,    // rank 0's
-  kSigterm,  // ranks that have received this signal
+  kClock,          // rank 0's
+  kTrainingClock,  // rank 0's, without pauses
+  kSigterm,        // ranks that have received this signal
   kSigint,
   kStopped,
   kFailures,  // examples that have failed for the first time
@@ -237,6 +238,7 @@ ControlWord Trainer::control_word() const {
   ControlWord word{};
   const Exit stop = stop_requested();
   word[kClock] = is_rank0() ? chrono_.now() : 0;
+  word[kTrainingClock] = is_rank0() ? training_clock() : 0;
   word[kSigterm] = stop == Exit::sigterm;
   word[kSigint] = stop == Exit::sigint;
   word[kStopped] = stop == Exit::stopped;
@@ -250,6 +252,7 @@ ControlWord Trainer::control_word() const {
 void Trainer::apply_agreement(const ControlWord& sums) {
   compare_digests({sums[kDigest], sums[kSquaredDigest]});
   agreed_clock_ = sums[kClock];
+  agreed_training_clock_ = sums[kTrainingClock];
   agreed_stop_ = sums[kSigterm] > 0   ? Exit::sigterm
                  : sums[kSigint] > 0  ? Exit::sigint
                  : sums[kStopped] > 0 ? Exit::stopped
@@ -258,8 +261,22 @@ void Trainer::apply_agreement(const ControlWord& sums) {
     list_skipped(step_, gather_failed(group_, std::exchange(failed_now_, {})));
 }
 
-// Returns the clock that decides what is due. It is the same on all ranks.
+// Returns the clock that decides what is logged and saved. It is the same on all ranks.
 double Trainer::agreed_now() const { return group_.size() == 1 ? chrono_.now() : agreed_clock_; }
+
+// Returns the clock that decides which evaluators are due. It is the same on all ranks. If the time
+// of evaluations counted, evaluators that take as long as their interval would be due at every
+// step.
+double Trainer::agreed_training_now() const {
+  return group_.size() == 1 ? training_clock() : agreed_training_clock_;
+}
+
+// Returns the clock of this process without the pauses for evaluations and saves, also those before
+// a return to a checkpoint: the evaluators keep their intervals.
+double Trainer::training_clock() const {
+  const double before = options_.before ? options_.before->paused_seconds : 0;
+  return chrono_.now() - before - chrono_.paused_seconds();
+}
 
 Trainer::Plan Trainer::plan_step(int64_t step) {
   const double now = agreed_now();
@@ -275,7 +292,7 @@ Trainer::Plan Trainer::plan_step(int64_t step) {
   if (workdir_ && saves && !keeps)
     plan.save = step == total_steps_ ? Save::always : Save::may_be_left_out;
   for (EvalJob& job : recipe_.evals) {
-    if (job.due && (*job.due)(step, now)) plan.evals.insert(job.name);
+    if (job.due && (*job.due)(step, agreed_training_now())) plan.evals.insert(job.name);
   }
   return plan;
 }

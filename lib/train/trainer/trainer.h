@@ -46,6 +46,7 @@ struct ProcessSoFar {
   int64_t first_step = 0;  // from which the process continued
   double program_time = 0, train_time = 0;  // that the checkpoint of that step had accumulated
   double training_seconds = 0;              // of the process, also for steps that were undone
+  double paused_seconds = 0;                // of the process, in evaluations and saves
   int64_t failed_saves = 0, left_out_saves = 0;
 };
 
@@ -60,7 +61,7 @@ struct TrainerOptions {
   nlohmann::json data_summary = {};
   // If set, run() calls it right before the loop of steps: the start has ended.
   std::function<void()> before_first_step = {};
-  // Set if other trainers of this process have returned to a checkpoint.
+  // Set if earlier trainers of this process ended by returning to a checkpoint.
   std::optional<ProcessSoFar> before = {};
 };
 
@@ -92,7 +93,7 @@ class Trainer {
   // returns, the checkpoint is committed on rank 0; any other rank has written its own file of a
   // sharded one. Throws Error with Exit::diverged, Exit::storage or Exit::data, and RolledBack.
   Exit run();
-  // What this process has done, for the trainer that goes on after RolledBack.
+  // What this process has done, for the trainer that continues after RolledBack.
   ProcessSoFar process() const;
   // Writes the rows that are still in memory to their files, in a separate thread, and waits at
   // most two seconds for it. Call it only right before _exit(), because the thread uses this object
@@ -175,6 +176,8 @@ class Trainer {
   ControlWord control_word() const;
   void apply_agreement(const ControlWord& sums);
   double agreed_now() const;
+  double agreed_training_now() const;
+  double training_clock() const;
 
   // Saving (trainer_save.cc).
   void open_checkpointer();
@@ -292,11 +295,12 @@ class Trainer {
   double shown_ = 0;       // time of the last progress line
 
   // What all ranks know after a step.
-  double agreed_clock_ = 0;      // rank 0's clock before the step
-  Exit agreed_stop_ = Exit::ok;  // a signal that any rank has received
-  SkippedExamples skipped_;      // what any rank has left out
+  double agreed_clock_ = 0;           // rank 0's clock before the step
+  double agreed_training_clock_ = 0;  // the same without pauses
+  Exit agreed_stop_ = Exit::ok;       // a signal that any rank has received
+  SkippedExamples skipped_;           // what any rank has skipped
   MetricOwners metric_owners_;
-  // What this rank's loader has left out in this step and the other ranks do not know yet.
+  // What this rank's loader has skipped in this step and the other ranks do not know yet.
   std::vector<FailedExample> failed_now_;
   // The digest after the last step, if that was logged. It is sent in the next step's control word
   // and then cleared.

@@ -153,6 +153,8 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
     const std::string folder = workdir_->ckpt().best(recipe_.selection.best[i].name);
     if (const auto best = read_best(folder)) {
       result.best_checkpoints.push_back({best->metric, best->step, best->value, absolute(folder)});
+    } else if (i < watched_.size() && watched_[i].first_step() >= 0 && !watched_[i].best()) {
+      result.no_best.push_back({watched_[i].watched().metric, absolute(folder)});
     }
   }
   const std::vector<int64_t> saved = workdir_->ckpt().steps();
@@ -168,6 +170,7 @@ ProcessSoFar Trainer::process() const {
   });
   all.rolled_back = monotonic_seconds();
   all.training_seconds += pace_.training_seconds();
+  all.paused_seconds += chrono_.paused_seconds();
   if (!checkpointer_) return all;
   all.failed_saves += checkpointer_->failed_saves();
   all.left_out_saves += checkpointer_->left_out_saves();

@@ -46,7 +46,7 @@ void Trainer::finish_interrupted_row() {
   for (EvalJob& job : recipe_.evals) {
     // Older checkpoints do not name them. Then log_steps shows what was due; log_seconds cannot.
     const bool due = interrupted_evals_ ? interrupted_evals_->contains(job.name)
-                                        : job.due && (*job.due)(first_step_, agreed_now());
+                                        : job.due && (*job.due)(first_step_, agreed_training_now());
     if (due) due_evals_.insert(job.name);
   }
   std::set<std::string> ran = due_evals_;

@@ -55,7 +55,7 @@ void Trainer::mend_best(const BestSeries& series, BestValue& best) {
     const bool of_the_future = found->step > first_step_;
     if (of_the_future || found->step <= measured_anew(watched)) {
       const std::string aside = put_best_aside(folder, found->step);
-      log::warn("{} is of step {}, but {}; it is {} now", folder, found->step,
+      log::warn("{} belongs to step {}, but {}; it is {} now", folder, found->step,
                 of_the_future
                     ? fmt::format("the run continues from step {}", first_step_)
                     : fmt::format("the evaluator of {} was changed or added later", watched.metric),

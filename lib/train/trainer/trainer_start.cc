@@ -131,8 +131,8 @@ void Trainer::warn_of_other_classes(const std::string& key, const std::string& f
   });
   log::warn(
       "{}: the last layer of {} was trained for the {} {}, but those of this run are {}: "
-      "its outputs mean other {} until it is trained again{}; {}model_load: {{dont_load: "
-      "[{}'head/.*']}} starts with a new one",
+      "its outputs stand for the wrong {} until training has adapted it{}; {}model_load: "
+      "{{dont_load: [{}'head/.*']}} starts with a new layer",
       key, file, targets ? "targets" : "classes", short_list(theirs), short_list(ours),
       targets ? "targets" : "classes", scale ? ", and it keeps their scale" : "",
       key == "resume" ? "model_init with " : "", scale ? "'buffers/targets/.*', " : "");
@@ -177,6 +177,7 @@ void Trainer::broadcast_start() {
                                {"start", start_},
                                {"interrupted_evals", evals},
                                {"now", chrono_.now()},
+                               {"training_now", training_clock()},
                                {"threads", recipe_.compute_threads},
                                {"chrono", chrono_state_}};
   const auto shared = nlohmann::json::parse(group_.broadcast_text(json_text(mine), "start"));
@@ -194,6 +195,7 @@ void Trainer::broadcast_start() {
   if (!shared.at("interrupted_evals").is_null())
     interrupted_evals_ = shared.at("interrupted_evals").get<std::set<std::string>>();
   agreed_clock_ = shared.at("now");
+  agreed_training_clock_ = shared.at("training_now");
   chrono_state_ = shared.at("chrono");
   recipe_.compute_threads = shared.at("threads");
   broadcast_state();
@@ -216,8 +218,8 @@ void Trainer::broadcast_state() {
     const Restored from = Checkpointer::reopen(start_folder_, read_options());
     if (from.step != first_step_) {
       throw Error(Exit::usage, from.folder,
-                  fmt::format("is of step {} here, but rank 0 continues from step {} (do all ranks "
-                              "see the same folder?)",
+                  fmt::format("belongs to step {} here, but rank 0 continues from step {} (do all "
+                              "ranks see the same folder?)",
                               from.step, first_step_));
     }
     load_run_state(step, from);
@@ -289,8 +291,8 @@ void Trainer::warn_of_other_length() const {
     return static_cast<double>(examples) / static_cast<double>(recipe_.length.data_size);
   };
   log::warn(
-      "the {} steps so far had another batch size: the run ends after {:.2f} epochs, not {:.2f}, "
-      "and its schedules continue at step {} of {}; total_steps sets another end",
+      "the first {} steps had another batch size: the run ends after {:.2f} epochs, not {:.2f}, "
+      "and its schedules continue at step {} of {}; to change the end, set total_steps",
       human_count(first_step_), epochs(seen + (total_steps_ - first_step_) * batch),
       epochs(total_steps_ * batch), human_count(first_step_ + 1), human_count(total_steps_));
 }

@@ -12,7 +12,7 @@ int64_t stored_heads(const std::string& path) { return stored_arguments(path).he
 void require_whole_heads(int64_t stored, int64_t width, const std::string& path) {
   if (stored == 0 || width % stored == 0) return;
   throw Error(Exit::usage, path,
-              fmt::format("its metadata or the config.json beside it states {} attention heads, "
+              fmt::format("its metadata or the config.json next to it states {} attention heads, "
                           "which do not divide the width {}; correct the number there",
                           stored, width));
 }

@@ -1,6 +1,6 @@
 // The number of attention heads of weights of timm and Hugging Face. Their arrays have the same
-// shapes whatever that number is, so with another one a model would load them without a word and
-// compute nonsense.
+// shapes whatever that number is. A model with a different number of heads would load them silently
+// and compute nonsense.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include "lib/ckpt/layouts/layouts.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/util/error.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/limits.h"
 
 namespace bv {
@@ -58,7 +59,7 @@ StoredArguments stored_arguments(const std::string& path) {
   StoredArguments stored;
   stored.own_formulas = metadata.contains("timm_class");
   if (const auto timm = metadata.find("timm"); timm != metadata.end()) {
-    read_timm(nlohmann::json::parse(timm->second, nullptr, /*allow_exceptions=*/false), stored);
+    read_timm(shallow_json(timm->second), stored);
     return stored;
   }
   const nlohmann::json config = json_beside(path, "config.json");
@@ -80,11 +81,12 @@ void check_pooling(const NamedTensors& file, const StoredArguments& stored,
                     : file.contains("cls_token")      ? "token"
                                                       : "avg";
   if (stored.pool == own) return;
-  throw Error(Exit::usage, path,
-              fmt::format("its metadata or the config.json beside it states global_pool: {0}, but "
-                          "bvtrain's vit with these arrays pools as timm's '{1}', so its outputs "
-                          "would be wrong; to fine-tune it all the same, write '{1}' there",
-                          stored.pool, own));
+  throw Error(
+      Exit::usage, path,
+      fmt::format("its metadata or the config.json next to it states global_pool: {0}, but bvtrain "
+                  "pools weights with these arrays as timm's '{1}' does, so the outputs would be "
+                  "wrong; to fine-tune these weights anyway, write '{1}' there",
+                  stored.pool, own));
 }
 
 TokenGrid stored_grid(const NamedTensors& file, const StoredArguments& stored) {

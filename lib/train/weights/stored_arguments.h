@@ -1,5 +1,5 @@
-// What timm or Hugging Face states about a model beside its weights. The arrays have the same
-// shapes whatever these arguments are, so with others a model would load them without a word and
+// What timm or Hugging Face states about a model next to its weights. The arrays have the same
+// shapes whatever these arguments are. A model with other arguments would load them silently and
 // compute nonsense.
 #pragma once
 
@@ -21,7 +21,7 @@ struct StoredArguments {
 
 // Returns what is stated about the weights at `path` (read_weights() describes `path`): in the
 // metadata of a timm file of `bvtrain export`, or else in the config.json of Hugging Face or timm
-// beside the file (json_beside()). Throws Error(Exit::usage) if there is no such file, and at the
+// next to the file (json_beside()). Throws Error(Exit::usage) if there is no such file, and at the
 // config.json if that cannot be read.
 StoredArguments stored_arguments(const std::string& path);
 

@@ -1,4 +1,4 @@
-// What a weights file or a checkpoint records about its model, beside the weights.
+// What a weights file or a checkpoint records about its model, in addition to the weights.
 #pragma once
 
 #include <cstdint>

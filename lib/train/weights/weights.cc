@@ -21,6 +21,7 @@
 #include "lib/train/weights/attention_heads.h"
 #include "lib/train/weights/stored_arguments.h"
 #include "lib/train/weights/stored_model.h"
+#include "lib/util/json_kind.h"
 #include "lib/util/pattern.h"
 #include "lib/util/text.h"
 
@@ -128,7 +129,7 @@ void plan_copy(const std::string& name, const at::Tensor& target, at::Tensor val
                std::vector<WeightCopy>& copies, std::vector<std::string>& problems) {
   if (!at::isFloatingType(value.scalar_type()) && at::isFloatingType(target.scalar_type())) {
     problems.push_back(
-        fmt::format("{} is of type {} in the file", name, dtype_name(value.scalar_type())));
+        fmt::format("{} has type {} in the file", name, dtype_name(value.scalar_type())));
     return;
   }
   if (name == kPositions && (value.sizes() != target.sizes() || grids.file != grids.model)) {
@@ -187,7 +188,7 @@ std::string fold_into_head(NamedTensors& file, const std::string& path, double l
   }
   std::map<std::string, at::Tensor> buffers = {{kTargetMean, mean}, {kTargetStd, std}};
   fold_target_scale(file, buffers, path, logit_scale);
-  log::info("{}: the scale of its targets moves into its last layer", path);
+  log::info("{}: its target scale moves into its last layer", path);
   return "";
 }
 
@@ -210,21 +211,21 @@ std::string fit_target_scale(NamedTensors& file, const NamedTensors& targets,
   std::string problem;
   if (head && !in_file) {
     problem = fmt::format(
-        "it has no scale of targets ({}, {}), so its last layer predicts in other units than the "
-        "model's: {} trains a new last layer; task_kw: {{normalize_targets: false}} keeps the "
-        "file's and trains it in the units of the labels",
+        "it has no target scale ({}, {}), so its last layer and this model use different units. To "
+        "train a new last layer, use {}; to keep the file's last layer and train it in the units "
+        "of the labels, use task_kw: {{normalize_targets: false}}",
         kMean, kStd, kLeaveBothOut);
   } else if (head && (no_mean || no_std)) {
     problem = fmt::format(
-        "model_load.dont_load leaves out the scale of targets ({}, {}) but not the last layer that "
-        "was trained with it, which would predict in other units: {} leaves out both",
+        "model_load.dont_load leaves out the target scale ({}, {}), but loads the last layer that "
+        "was trained with it; that layer would predict in other units. To leave out both, use {}",
         kMean, kStd, kLeaveBothOut);
   } else if (head && !in_model) {
     problem = fold_into_head(file, path, logit_scale);
   } else if (!head && in_file && in_model && !no_mean && !no_std) {
     log::warn(
-        "{}: the scale of its targets is loaded but not its last layer, so the new last layer "
-        "learns in units of that scale and not of the training data's: {} leaves out both",
+        "{}: its target scale is loaded but not its last layer, so the new last layer learns in "
+        "that scale, not in the scale of the training data. To leave out both, use {}",
         path, kLeaveBothOut);
   }
   if (in_file && !in_model) {
@@ -304,8 +305,9 @@ void replace_auto_classes(const Config& config, const std::string& path) {
   if (const std::string folder = without_subtree(path); is_checkpoint(folder)) {
     const auto from = Checkpointer::peek(folder);
     const auto text = from ? from->meta.value("config", std::string("{}")) : "{}";
-    const auto keys = nlohmann::json::parse(text);
-    if (const auto found = keys.find("num_classes"); found != keys.end() && found->is_number())
+    const auto keys = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto found = keys.find("num_classes");
+    if (found != keys.end() && json_fault(*found, JsonKind::count).empty())
       count = found->get<int64_t>();
   } else if (const auto card = parse_model_card(read_weights_metadata(path), path)) {
     count = card->num_classes;

@@ -37,10 +37,10 @@ struct WeightCopy {
 // `dont_load` holds regular expressions of full names, of the model or of the file. Parameters that
 // match keep their values. All others must be in the file with the same shape, and the file must
 // not have more. Otherwise throws Error(Exit::usage): one line that names every missing, unexpected
-// and differing array. A last layer and its scale of targets (lib/model/target_scale.h) are loaded
+// and differing array. A last layer and its target scale (lib/model/target_scale.h) are loaded
 // together or not at all; a scale that only the file has moves into the file's last layer. Warns of
-// a pattern that matches nothing; `place` is where the patterns are in the config. Does not
-// change the model.
+// a pattern that matches nothing; `place` is where the patterns are in the config. Does not change
+// the model.
 std::vector<WeightCopy> plan_weights(const std::string& path, const Model& model,
                                      const std::vector<std::string>& dont_load,
                                      const std::string& place = "");

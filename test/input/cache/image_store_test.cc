@@ -338,6 +338,15 @@ TEST_CASE("available memory is that of the host or of its control groups, whiche
   write(root + "sys/fs/cgroup/a/memory.current", "3000\n");
   write(root + "sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 500\nactive_file 20\n");
   CHECK(available_memory(root) == 2520);
+  // Control groups version 1. Within a container only the group of the container is visible.
+  write(root + "proc/self/cgroup", "12:cpu,cpuacct:/x\n5:memory:/docker/1f\n0::/\n");
+  write(root + "sys/fs/cgroup/memory/memory.limit_in_bytes", "2000\n");
+  write(root + "sys/fs/cgroup/memory/memory.usage_in_bytes", "1500\n");
+  write(root + "sys/fs/cgroup/memory/memory.stat",
+        "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 30\n");
+  CHECK(available_memory(root) == 630);
+  write(root + "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  CHECK(available_memory(root) == 4000 * 1024);
 }
 
 }  // namespace bv::test

@@ -69,16 +69,16 @@ class CsvTable {
     add("a label that is missing", head + "a.jpg,NaN\n",
         ":3:7: error: the label 'NaN' means that the value is missing");
     add("a carriage return alone", head + "a.jpg,1\rb.jpg,1\n",
-        ":3:8: error: a carriage return that ends no line");
+        ":3:8: error: a carriage return in the middle of a line");
     add("a row of 17 MiB", head + std::string(size_t{17} << 20, 'x') + ",1\n",
         ":3: error: the row is longer than 16 MiB");
   }
 
   void paths() {
     add("a path that leaves the folder", "image,label\n../../etc/passwd,0\na.jpg,1\n",
-        ":2:1: error: '../../etc/passwd' leaves the folder 'DIR'");
+        ":2:1: error: '../../etc/passwd' points outside the folder 'DIR'");
     add("a path that leaves the folder in the middle", "image,label\na/../../b.jpg,0\na.jpg,1\n",
-        ":2:1: error: 'a/../../b.jpg' leaves the folder 'DIR'");
+        ":2:1: error: 'a/../../b.jpg' points outside the folder 'DIR'");
     add("a URL", "image,label\nhttps://x.org/a.jpg,0\n",
         ":2:1: error: 'https://x.org/a.jpg' is a URL: download the files first");
     add("an image that does not exist", "image,label\nno.jpg,0\na.jpg,1\n",
@@ -168,13 +168,12 @@ class JsonlTable {
     add_line("a number with a leading zero", with("\"a.jpg\"", "007"),
              "29: error: bad JSON: '007' is not a number");
     add_line("a label that is a text", with("\"a.jpg\"", "\"cat\""),
-             "29: error: 'label' is a string, but a whole number in line 1");
+             "29: error: 'label' is a string, but an integer in line 1");
     add_line("half of a surrogate pair", with("\"\\uD800\"", "0"),
              "12: error: bad JSON: half of a surrogate pair");
     add_line("a path that leaves the folder", with("\"../x.jpg\"", "0"),
-             "11: error: '../x.jpg' leaves the folder 'DIR'");
-    add_line("a file name that is a number", with("5", "0"),
-             "11: error: 'image' is a whole number");
+             "11: error: '../x.jpg' points outside the folder 'DIR'");
+    add_line("a file name that is a number", with("5", "0"), "11: error: 'image' is an integer");
     add("an image that does not exist", kGood + with("\"no.jpg\"", "0") + "\n" + kGood,
         ":2: error: can't read 'no.jpg': no such file", Exit::data);
   }

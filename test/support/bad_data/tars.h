@@ -68,7 +68,7 @@ class TarTable {
          "name: webdataset\nurls: [DIR/d.tar, DIR/e.tar]\n",
          {{"d.tar", good_}},
          Exit::usage,
-         "e.tar: error: is named twice",
+         "e.tar: error: is listed twice",
          [](const std::string& folder) { ::symlink("d.tar", (folder + "/e.tar").c_str()); }});
   }
 
@@ -92,9 +92,9 @@ class TarTable {
     add("a tar cut in its second member", good_.substr(0, second + 512),
         fmt::format(" @ offset {}: error: 'a.cls' has 1 bytes, but the file ends after 0", second));
     add("two tars joined", good_ + good_,
-        fmt::format(" @ offset {}: error: something follows the end of the tar, such as a second "
-                    "tar",
-                    good_.size()));
+        fmt::format(
+            " @ offset {}: error: there is data after the end of the tar, perhaps a second tar",
+            good_.size()));
   }
 
   void headers() {
@@ -163,15 +163,15 @@ class TarTable {
     add_second("a sample without a label", jpg, "has no 'cls', only jpg");
     add_second("a sample without an image", cls, "has no image, only cls");
     add_second("a sample with two images", jpg + tar_member("b.png", good_png()) + cls,
-               "has several images: name one");
+               "has several images: choose one");
     add_second("a member twice", jpg + cls + cls, "has 'cls' twice, again @ offset");
     add_second("an empty image", tar_member("b.jpg", "") + cls, "'jpg': the file is empty");
     add_second("an image that is an HTML page", tar_member("b.jpg", kHtmlPage) + cls,
                "'jpg': " + kHtmlText);
     add_second("a label that is a word", jpg + tar_member("b.cls", "cat"),
-               "the label 'cat' is not a whole number (`classes` gives the names of classes)");
+               "the label 'cat' is not an integer (`classes` gives the names of classes)");
     add_second("a label of 2^63", jpg + tar_member("b.cls", "9223372036854775808"),
-               "the label '9223372036854775808' is not a whole number");
+               "the label '9223372036854775808' is not an integer");
     add_second("a label of 5,000 bytes", jpg + tar_member("b.cls", std::string(5000, '1')),
                "'cls' has 5000 bytes, too many for a label");
     add_first("a tar without images", tar_member("a.cls", "1"),

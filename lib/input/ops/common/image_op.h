@@ -20,7 +20,7 @@ struct Images {
   int64_t pixel_bytes() const { return channels * static_cast<int64_t>(tensor.element_size()); }
   // Returns the memory of image i.
   const uint8_t* bytes(int64_t i) const;
-  // Returns an uninitialised tensor for as many images of another size, with the same dtype and
+  // Returns an uninitialized tensor for as many images of another size, with the same dtype and
   // channels.
   at::Tensor like(Size size) const;
 };

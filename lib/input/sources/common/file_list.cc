@@ -23,8 +23,9 @@ std::string url_problem(const std::string& url) {
   const bool plain = std::all_of(scheme.begin(), scheme.end(),
                                  [](unsigned char c) { return std::isalnum(c) != 0; });
   if (url.starts_with("pipe:")) {
-    return fmt::format("'{}' would run a command: run it yourself, and name the file that it makes",
-                       url);
+    return fmt::format(
+        "'{}' would run a command: run it yourself, and give the path of the file that it makes",
+        url);
   }
   if (!scheme.empty() && plain && url.substr(colon).starts_with("://")) {
     return fmt::format(
@@ -83,10 +84,10 @@ std::vector<std::string> existing_files(const std::vector<std::string>& names, c
   }
   if (!first) return files;
   throw Error(Exit::usage, place,
-              lost == 1
-                  ? fmt::format("no such file: '{}'", *first)
-                  : fmt::format("no such file: '{}', and {} others of the {} are missing, too",
-                                *first, human_count(lost - 1), human_count(std::ssize(names))));
+              lost == 1 ? fmt::format("no such file: '{}'", *first)
+                        : fmt::format("no such file: '{}'; {} more of the {} files {} missing too",
+                                      *first, human_count(lost - 1), human_count(std::ssize(names)),
+                                      lost == 2 ? "is" : "are"));
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ std::vector<std::string> existing_files(const std::vector<std::string>& names, c
 FileList::FileList(const Config& config, std::string_view key) {
   const auto given = config.is_list(key) ? config.get<std::vector<std::string>>(key)
                                          : std::vector<std::string>{config.get<std::string>(key)};
-  if (given.empty()) config.fail(key, "names no files");
+  if (given.empty()) config.fail(key, "lists no files");
   place_ = config.place(key);
   for (const std::string& path : given) {
     if (const std::string problem = url_problem(path); !problem.empty()) config.fail(key, problem);

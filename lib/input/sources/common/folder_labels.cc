@@ -50,8 +50,8 @@ float number_in(const std::string& folder, const std::string& label, const Folde
   throw Error(Exit::usage, keys.label_place,
               number.kind == PlainNumber::Kind::huge
                   ? fmt::format("label: number, but {} is too large for float32", place)
-                  : fmt::format("label: number, but {} is no number; if a name holds several, give "
-                                "the text between them as `separator`",
+                  : fmt::format("label: number, but {} is not a number; if a name holds several "
+                                "numbers, set `separator` to the text between them",
                                 place));
 }
 
@@ -70,9 +70,9 @@ std::vector<std::string> numbered_classes(const std::set<std::string>& found,
   }
   std::vector<std::string> faults;
   if (!unlisted.empty())
-    faults.push_back("does not list what folders are called: " + short_list(unlisted));
+    faults.push_back("does not list these names from the folders: " + short_list(unlisted));
   if (!without_folder.empty())
-    faults.push_back("lists what no folder is called: " + short_list(without_folder));
+    faults.push_back("lists names that no folder has: " + short_list(without_folder));
   if (faults.empty()) return keys.classes;
   throw Error(Exit::usage, keys.classes_place, "classes: " + join(faults, "; "));
 }

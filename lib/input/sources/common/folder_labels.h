@@ -13,7 +13,7 @@
 namespace bv {
 
 struct FolderLabelKeys {
-  bool numbers = false;                   // a name is a number to predict, not a class
+  bool numbers = false;                   // a name is a regression target, not a class
   std::optional<std::string> separator;   // separates several labels or numbers in a name
   std::vector<std::string> classes = {};  // in the order of their numbers; empty: sorted by bytes
   Place label_place, separator_place, classes_place;

@@ -90,7 +90,7 @@ std::vector<FileStamp> stamps_of(std::span<const std::string> files) {
   std::set<std::string_view> different;
   for (size_t i = 0; i < files.size(); ++i) {
     if (!different.insert(stamps[i].path).second)
-      throw Error(Exit::usage, files[i], "is named twice, so its examples would count twice");
+      throw Error(Exit::usage, files[i], "is listed twice, so its examples would count twice");
   }
   return stamps;
 }

@@ -29,7 +29,8 @@ class ShardFiles {
 
   // Reads `size` bytes from `offset` of file number `file` into `out`. Throws Error(Exit::data)
   // "<file> @ offset <offset>: error: ..." if it cannot be opened or read, or ends too early;
-  // TooManyOpenFiles if no file can be opened although all files of this object are closed.
+  // TooManyOpenFiles if a file cannot be opened even after all files of this object have been
+  // closed.
   void read(size_t file, uint64_t offset, uint64_t size, uint8_t* out) const;
   // The same into a new tensor, (size,) uint8.
   at::Tensor read(size_t file, uint64_t offset, uint64_t size) const;

@@ -1,4 +1,4 @@
-// Layer normalisation on CUDA devices. lib/model/kernels/layer_norm.h chooses it.
+// Layer normalization on CUDA devices. lib/model/kernels/layer_norm.h chooses it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

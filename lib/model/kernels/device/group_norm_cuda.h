@@ -1,4 +1,4 @@
-// Group normalisation on CUDA devices, for group_norm.cc, which says what it computes.
+// Group normalization on CUDA devices, for group_norm.cc, which says what it computes.
 #pragma once
 
 #include <ATen/core/Tensor.h>

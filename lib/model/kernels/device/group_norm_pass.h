@@ -1,4 +1,4 @@
-// The passes of group normalisation on a CUDA device. lib/cuda/group_norm.cu computes them, and
+// The passes of group normalization on a CUDA device. lib/cuda/group_norm.cu computes them, and
 // group_norm_cuda.cc calls them.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// What follows the normalisation.
+// What follows the normalization.
 enum class NormTail {
   nothing,
   relu,      // relu(y)

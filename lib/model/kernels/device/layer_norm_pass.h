@@ -1,4 +1,4 @@
-// The passes of layer normalisation over the memory of a CUDA device, without LibTorch. lib/model
+// The passes of layer normalization over the memory of a CUDA device, without LibTorch. lib/model
 // fills these structs, and lib/cuda/layer_norm.cu runs the passes.
 #pragma once
 

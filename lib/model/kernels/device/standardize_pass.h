@@ -1,4 +1,4 @@
-// Weight standardisation on a CUDA device. lib/cuda/standardize.cu computes it, and standardize.cc
+// Weight standardization on a CUDA device. lib/cuda/standardize.cu computes it, and standardize.cc
 // calls it.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// How the kernel w of a convolution is standardised, with the population's statistics:
+// How the kernel w of a convolution is standardized, with the population's statistics:
 //   bit        (w - mean) / (std + 1e-5)           big_vision's models/bit.py
 //   bit_paper  (w - mean) / sqrt(var + 1e-10)      big_vision's models/bit_paper.py
 enum class StandardizeRule { bit, bit_paper };

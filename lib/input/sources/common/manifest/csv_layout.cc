@@ -144,9 +144,10 @@ class CsvHeader {
       return;
     }
     std::vector<std::string> expected(std::begin(kPathNames), std::end(kPathNames));
-    throw RowFault(0, fmt::format("no column is called {}: name the one with the image files in "
-                                  "`path`; columns: {}",
-                                  join(expected, ", "), columns_text()));
+    throw RowFault(
+        0, fmt::format(
+               "no column is called {}: set `path` to the column with the image files; columns: {}",
+               join(expected, ", "), columns_text()));
   }
 
   void assign_labels() {
@@ -163,10 +164,9 @@ class CsvHeader {
       return;
     }
     if (settings_.multilabel || !settings_.classes.empty()) {
-      throw RowFault(0,
-                     fmt::format("no column is called label or class: name the one with the labels "
-                                 "in `label`; columns: {}",
-                                 columns_text()));
+      throw RowFault(0, fmt::format("no column is called label or class: set `label` to the column "
+                                    "with the labels; columns: {}",
+                                    columns_text()));
     }
   }
 

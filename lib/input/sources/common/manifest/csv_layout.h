@@ -47,7 +47,7 @@ struct CsvLayout {
   std::vector<CsvColumn> columns;
   std::vector<size_t> targets;  // the columns of the vector `labels`, in the order of the user
   LabelCode label;              // of the column with the role label or several
-  bool bars = false;            // several labels are separated by ';' and '|', not by blanks
+  bool bars = false;            // several labels are separated by ';' and '|', not by white space
 
   // Returns the column with this role, if there is one.
   std::optional<size_t> column_of(CsvRole role) const;

@@ -89,8 +89,8 @@ class CsvRowReader {
     if (at_ + 1 == text_.size() && !last_) return false;
     if (at_ + 1 < text_.size() && text_[at_ + 1] != '\n') {
       throw RowFault(at_,
-                     "a carriage return that ends no line: end lines with LF or CR LF, and quote "
-                     "cells that hold one",
+                     "a carriage return in the middle of a line: end lines with LF or CR LF, and "
+                     "quote cells that contain one",
                      /*fatal=*/true);
     }
     at_ = std::min(at_ + 2, text_.size());

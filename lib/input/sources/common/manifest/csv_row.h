@@ -1,7 +1,7 @@
 // Rows of CSV (RFC 4180), with any delimiter. A cell may be quoted: delimiters and line ends in it
 // are then literal, and "" is one quote. Lines end with LF or CR LF. One thing differs from the
-// RFC: blanks around an unquoted cell are dropped, because "cat" and " cat" would otherwise be two
-// classes.
+// RFC: spaces and tabs around an unquoted cell are dropped, because "cat" and " cat" would
+// otherwise be two classes.
 #pragma once
 
 #include <cstddef>

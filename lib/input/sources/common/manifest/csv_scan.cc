@@ -72,7 +72,7 @@ class CsvScan {
   }
 
   // Determines whether ';' or '|' separates the labels of any cell, or whether a user-specified
-  // class name contains a blank. In both cases blanks are part of names.
+  // class name contains a space. In both cases spaces are part of names.
   void find_bars() {
     const size_t column = *layout_.column_of(CsvRole::several);
     layout_.bars = std::any_of(settings_.classes.begin(), settings_.classes.end(),
@@ -152,10 +152,10 @@ class CsvScan {
       if (kind == PlainNumber::Kind::none || kind == PlainNumber::Kind::huge) {
         column.type = CsvType::text;
         if (widened_rows_ > 0) {
-          remarks_.push_back(fmt::format(
-              "line {}: '{}' is '{}', which is not a number as in the rows before: the whole "
-              "column is text",
-              line, printable(column.name), printable(cells_[i].text)));
+          remarks_.push_back(
+              fmt::format("line {}: '{}' is '{}', which is not a number as in the rows before: the "
+                          "whole column is read as strings",
+                          line, printable(column.name), printable(cells_[i].text)));
         }
       } else if (kind == PlainNumber::Kind::real) {
         column.type = CsvType::real;
@@ -171,9 +171,9 @@ class CsvScan {
     if (!several && !layout_.column_of(CsvRole::label)) return;
     layout_.label = labels_.finish(name_);
     if (several && layout_.label.kind == LabelCode::Kind::real) {
-      throw Error(Exit::usage, name_,
-                  "with multilabel the labels must be names or whole numbers, but some are numbers "
-                  "with a point");
+      throw Error(
+          Exit::usage, name_,
+          "with multilabel the labels must be names or integers, but some have a decimal point");
     }
     if (!several) index.labels = labels_.numbers(layout_.label);
     index.class_names = layout_.label.names;

@@ -33,8 +33,8 @@ class JsonRowParser {
 
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  // Skips blanks, but not line breaks: if a value is missing at the end of a row, it must not be
-  // read from the next one.
+  // Skips white space, but not line breaks: if a value is missing at the end of a row, it must not
+  // be read from the next one.
   void skip_blanks() {
     while (at_ < text_.size() && std::string_view(" \t\r").find(text_[at_]) != std::string::npos)
       ++at_;
@@ -294,9 +294,9 @@ at::Tensor number_tensor(const JsonField& field, JsonScalar scalar) {
 }  // namespace
 
 std::string type_text(JsonRowType type) {
-  constexpr const char* kOne[] = {"true or false", "a whole number", "a number with a point",
+  constexpr const char* kOne[] = {"true or false", "an integer", "a number with a decimal point",
                                   "a string", "nothing"};
-  constexpr const char* kMany[] = {"a list of true and false", "a list of whole numbers",
+  constexpr const char* kMany[] = {"a list of true and false", "a list of integers",
                                    "a list of numbers", "a list of strings", "an empty list"};
   return (type.list ? kMany : kOne)[static_cast<size_t>(type.scalar)];
 }

@@ -29,7 +29,7 @@ struct JsonRowType {
   bool operator==(const JsonRowType&) const = default;
 };
 
-// Returns "a whole number", "a list of strings".
+// Returns "an integer", "a list of strings".
 std::string type_text(JsonRowType type);
 
 // One value of a row. A value inside nested objects has a key like "a/b".
@@ -37,8 +37,8 @@ struct JsonField {
   std::string key;
   size_t at = 0;  // the offset of the value in the row
   JsonRowType type;
-  // The items of a list, or one value. Of these three vectors one is used: wholes for flags (0 and
-  // 1) and whole numbers, reals, or texts.
+  // The items of a list, or one value. One of these three vectors is used: wholes for flags (0 and
+  // 1) and integers, reals, or texts.
   std::vector<int64_t> wholes;
   std::vector<double> reals;
   std::vector<std::string> texts;
@@ -46,15 +46,15 @@ struct JsonField {
 
 // Returns the values of the row `text`, sorted by key. Throws RowFault: bad JSON, text that is not
 // UTF-8, a repeated key, null, lists in lists or of different types, numbers that are too large,
-// texts with U+0000, objects nested more than 64 deep, more than 10,000 values.
+// strings with U+0000, objects nested more than 64 deep, more than 10,000 values.
 std::vector<JsonField> read_json_row(std::string_view text);
 
-// Widens `type` so that it includes `other`: whole numbers and real ones are real, and an empty
-// list is any list. Returns false if no type includes both.
+// Widens `type` so that it includes `other`: integers and real numbers are real, and an empty list
+// is any list. Returns false if no type includes both.
 bool widen(JsonRowType& type, JsonRowType other);
 
-// Returns the value as a value of `type`, which includes its own: bool, int64, float32, or text as
-// uint8; () or a list of n as (n,), texts as (n, longest) padded with zeros.
+// Returns the value as a value of `type`, which includes its own: bool, int64, float32, or a string
+// as uint8; () or a list of n as (n,), strings as (n, longest) padded with zeros.
 at::Tensor field_tensor(const JsonField& field, JsonRowType type);
 
 }  // namespace bv

@@ -54,7 +54,7 @@ int64_t LabelCode::number_of(std::string_view text, size_t at) const {
   }
   const PlainNumber number = plain_number(text);
   if (number.kind != NumberKind::whole)
-    throw RowFault(at, fmt::format("'{}' is not a whole number", printable(text)));
+    throw RowFault(at, fmt::format("'{}' is not an integer", printable(text)));
   if (!names.empty() && (number.whole < 0 || number.whole >= classes)) {
     throw RowFault(at,
                    fmt::format("the label is {}, must be within 0 .. {}, as `classes` has {} names",
@@ -102,8 +102,8 @@ std::optional<int64_t> LabelColumn::see(std::string_view text, size_t at, const 
   if (number.kind == NumberKind::huge)
     throw RowFault(at, "the label is a number that is too large");
   if (number.kind == NumberKind::none && has_decimal_comma(text)) {
-    throw RowFault(
-        at, fmt::format("the label '{}' has a decimal comma: write a point", printable(text)));
+    throw RowFault(at, fmt::format("the label '{}' has a decimal comma: write a decimal point",
+                                   printable(text)));
   }
   (number.kind == NumberKind::whole  ? wholes_
    : number.kind == NumberKind::real ? reals_
@@ -208,9 +208,9 @@ std::vector<int64_t> LabelColumn::numbers(const LabelCode& code) const {
 std::string LabelColumn::suspicion(const LabelCode& code) const {
   if (code.kind != LabelCode::Kind::name || wholes_.count <= 99 * names_.count) return "";
   return fmt::format(
-      "{} of {} labels {} no number, such as '{}' in line {}: all labels are taken as class names",
+      "{} of {} labels {}, such as '{}' in line {}: all labels are taken as class names",
       human_count(names_.count), human_count(names_.count + wholes_.count),
-      names_.count == 1 ? "is" : "are", names_.text, names_.line);
+      names_.count == 1 ? "is not a number" : "are not numbers", names_.text, names_.line);
 }
 
 std::vector<std::string_view> several_labels(std::string_view cell, bool bars) {

@@ -16,7 +16,7 @@ namespace bv {
 struct LabelCode {
   enum class Kind : uint8_t {
     none,    // there is no such column
-    number,  // whole numbers, which are the numbers of the classes
+    number,  // integers, which are the numbers of the classes
     real,    // numbers with points, the targets of a regression
     name     // names of classes
   };
@@ -25,7 +25,7 @@ struct LabelCode {
   int64_t classes = 0;             // the largest number plus 1, or the number of names
 
   // Returns the number of the class that a cell names. Throws RowFault at offset `at` for any other
-  // text. The kind is number or name.
+  // string. The kind is number or name.
   int64_t number_of(std::string_view text, size_t at) const;
   // Returns the number of a class by its name; nullopt if there is none of this name.
   std::optional<int64_t> find(std::string_view name) const;
@@ -54,7 +54,8 @@ class LabelColumn {
   void add_one_of_several(std::string_view text, size_t at, const RowText& row);
 
   // Returns what the labels are. `file` is for messages. Throws Error(Exit::usage) if they do not
-  // belong together: names beside numbers with a point, or beside numbers that are not class names.
+  // belong together: names together with numbers with a decimal point, or with numbers that are not
+  // class names.
   LabelCode finish(const std::string& file) const;
   // Returns the class number of each row, empty if the labels are not classes. A row that is broken
   // has Source::kNoLabel.
@@ -71,25 +72,27 @@ class LabelColumn {
 
     void see(std::string_view label, size_t at, const RowText& row);
   };
-  // Notes what kind of label it is, and returns its whole number, if it is one.
+  // Notes what kind of label it is, and returns the integer, if it is one.
   std::optional<int64_t> see(std::string_view text, size_t at, const RowText& row);
   std::optional<int64_t> see_given(std::string_view text, size_t at, const RowText& row);
-  // Returns the id of a label; kNoId for a number if there are too many to keep their texts.
+  // Returns the id of a label; kNoId for a number if there are too many to keep their spelling.
   uint32_t id_of(std::string_view text, size_t at);
 
   static constexpr uint32_t kNoId = UINT32_MAX;
   LabelCode given_;                    // the user's classes
   size_t unknown_seen_ = 0;            // cells so far that name no class
-  FirstLabel wholes_, reals_, names_;  // names_: if the user has given classes, those of them
-  int64_t greatest_ = INT64_MIN;       // of the whole numbers
-  std::unordered_map<std::string, uint32_t> ids_;  // by text, without numbers with a point
+  FirstLabel wholes_, reals_, names_;  // names_: with classes from the user, the labels that are
+                                       // such names
+  int64_t greatest_ = INT64_MIN;       // of the integers
+  std::unordered_map<std::string, uint32_t> ids_;  // by string, without numbers with a decimal
+                                                   // point
   bool too_many_ = false;                          // ids_ is empty, because there are too many
   std::vector<uint32_t> rows_;                     // ids
-  std::vector<int64_t> whole_rows_;  // numbers, as long as there are only whole numbers
+  std::vector<int64_t> whole_rows_;                // numbers, as long as all are integers
 };
 
 // Returns the labels in a cell that may hold several. They are separated by ';' and '|' if `bars`,
-// and by blanks otherwise. The texts are parts of `cell`.
+// and by white space otherwise. The strings are parts of `cell`.
 std::vector<std::string_view> several_labels(std::string_view cell, bool bars);
 
 }  // namespace bv

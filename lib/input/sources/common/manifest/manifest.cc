@@ -63,15 +63,15 @@ RowFile row_file(std::string_view name, const std::string& folder, size_t at) {
   RowFile file{at, std::string(name), std::string(name), folder};
   if (name.empty()) throw RowFault(at, "the name of the file is empty");
   if (name.find("://") != std::string_view::npos) {
-    throw RowFault(at, fmt::format("'{}' is a URL: download the files first, and name the copies",
-                                   printable(name)));
+    throw RowFault(
+        at, fmt::format("'{}' is a URL: download the files first, and give the paths of the copies",
+                        printable(name)));
   }
   if (name.starts_with('/')) return file;
   if (leaves_folder(name)) {
-    throw RowFault(at,
-                   fmt::format("'{}' leaves the folder '{}': a name may do so only if it begins "
-                               "with /",
-                               printable(name), folder.empty() ? "." : folder));
+    throw RowFault(at, fmt::format("'{}' points outside the folder '{}': only an absolute path, "
+                                   "which begins with /, may do that",
+                                   printable(name), folder.empty() ? "." : folder));
   }
   if (!folder.empty()) file.path = folder + (folder.ends_with('/') ? "" : "/") + file.name;
   return file;

@@ -15,10 +15,10 @@ struct PlainNumber {
   };
   Kind kind = Kind::none;
   int64_t whole = 0;
-  double real = 0;  // also of a whole number
+  double real = 0;  // also of an integer
 };
 
-// Reads a whole text as a number: [+-] digits [. digits] [e [+-] digits], with digits before or
+// Reads a whole string as a number: [+-] digits [. digits] [e [+-] digits], with digits before or
 // after the point. 007 is not a number, because an id or a name may be written like that. Neither
 // are "nan", "inf" and "1 000".
 PlainNumber plain_number(std::string_view text);

@@ -50,7 +50,7 @@ ArrayRecordFiles::Scanned ArrayRecordFiles::scan(const ShardFiles& files, size_t
       postscript.ends.empty() ? std::span<const uint8_t>() : bytes_of_record(postscript.record(0)));
   if (magic != kPostscriptMagic)
     fail("does not end as an ArrayRecord file does; it may be cut off");
-  if (footer >= file_size) fail("its table of contents lies behind its end");
+  if (footer >= file_size) fail("its table of contents would begin after the end of the file");
   // The table: a RiegeliFooterMetadata, then an ArrayRecordFooter for each chunk with its
   // chunk_offset = 1, decoded_data_size = 2 and num_records = 3.
   const RiegeliRecords table = read_riegeli_chunk(files, file, file_size, footer, true);

@@ -34,7 +34,7 @@ std::string_view field_text(std::span<const uint8_t> block, TarField field) {
   return text.substr(0, text.find('\0'));
 }
 
-// Returns a number in octal digits, after blanks and before blanks or NULs; nullopt if the field is
+// Returns a number in octal digits, after spaces and before spaces or NULs; nullopt if the field is
 // not such a number.
 std::optional<uint64_t> octal(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
@@ -120,7 +120,7 @@ std::string other_kind(std::span<const uint8_t> head) {
     if (!text.starts_with(packed.magic)) continue;
     return fmt::format(
         "is compressed with {}, but examples are read from the middle of a file: unpack it with "
-        "'{}' and name the .tar",
+        "'{}' and give the path of the .tar",
         packed.name, packed.unpack);
   }
   if (text.starts_with("PK\x03\x04")) return "is a zip archive, not a tar file";
@@ -198,8 +198,8 @@ void TarReader::check_tail(uint64_t offset) {
     const auto other = std::find_if(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; });
     if (other != bytes.end()) {
       fail(offset + static_cast<uint64_t>(other - bytes.begin()),
-           "something follows the end of the tar, such as a second tar: join tars with 'tar -A', "
-           "not with 'cat', or name each of them");
+           "there is data after the end of the tar, perhaps a second tar: join tars with 'tar -A', "
+           "not with 'cat', or list each tar");
     }
     offset += bytes.size();
   }

@@ -189,7 +189,7 @@ class PlanMaker {
       else
         add(json_feature(name, member, json_key), member);
     }
-    if (plan_.features.empty()) first_.fail("`features` names only the label");
+    if (plan_.features.empty()) first_.fail("`features` has only the label");
   }
 
   PlannedFeature json_feature(const std::string& name, const PlannedMember& member,
@@ -218,23 +218,21 @@ class PlanMaker {
     if (images.empty()) {
       fail_incomplete(fmt::format("has no image (jpg, jpeg, png, webp), only {}",
                                   join(first_.extensions(), ", ")),
-                      ": `features` can name other members");
+                      ": `features` can select other members");
     }
     if (images.size() > 1) {
-      first_.fail(
-          fmt::format("has several images ({}): name one, as in `features: {{image: {}, "
-                      "label: cls}}`",
-                      join(images, ", "), images[0]));
+      first_.fail(fmt::format(
+          "has several images ({}): choose one, as in `features: {{image: {}, label: cls}}`",
+          join(images, ", "), images[0]));
     }
     add_usual_feature("image", {"", MemberKind::image});
     if (first_.find("cls")) add_usual_feature("label", {"cls", MemberKind::number});
     std::vector<std::string> texts = first_.of_kind(MemberKind::text);
     std::erase_if(texts, [](const auto& each) { return each.find('.') != std::string::npos; });
     if (texts.size() > 1) {
-      first_.fail(
-          fmt::format("has several texts ({}): name one, as in `features: {{image: {}, "
-                      "text: {}}}`",
-                      join(texts, ", "), images[0], texts[0]));
+      first_.fail(fmt::format(
+          "has several texts ({}): choose one, as in `features: {{image: {}, text: {}}}`",
+          join(texts, ", "), images[0], texts[0]));
     }
     if (!texts.empty()) add_usual_feature("text", {texts[0], MemberKind::text});
     for (const std::string& extension : first_.of_kind(MemberKind::array)) {
@@ -249,7 +247,7 @@ class PlanMaker {
     const PlannedMember member{"json", MemberKind::json};
     const json& content = json_of("json");
     if (content.size() > limits::kJsonFeatures) {
-      first_.fail(fmt::format("'json' has {} keys, more than {}: name some in `features`",
+      first_.fail(fmt::format("'json' has {} keys, more than {}: select some with `features`",
                               content.size(), limits::kJsonFeatures));
     }
     for (auto each = content.begin(); each != content.end(); ++each) {
@@ -316,7 +314,7 @@ ClassNumbers::ClassNumbers(std::vector<std::string> names) : names_(std::move(na
     const std::string& name = names_[i];
     if (trim(name) != name || name.empty())
       throw Error(Exit::usage, "",
-                  fmt::format("class name {} is empty or has blanks around it", i));
+                  fmt::format("class name {} is empty or has white space around it", i));
     if (!numbers_.emplace(name, i).second)
       throw Error(Exit::usage, "", fmt::format("the class name '{}' appears twice", name));
     const auto number = parse_count<size_t>(name);
@@ -339,15 +337,16 @@ ClassLabel ClassNumbers::label_of(std::string_view text, bool similar) const {
   const auto count = parse_count<int64_t>(std::string_view(label).substr(minus ? 1 : 0));
   if (!count && names_.empty() && plain_number(label).kind == PlainNumber::Kind::real) {
     throw Error::bare(
-        Exit::data, fmt::format("the label '{}' has a fraction, so it is not a class number; write "
-                                "regression targets into a json member, always with a point (5.0)",
-                                printable(label)));
+        Exit::data,
+        fmt::format("the label '{}' has a fraction, so it is not a class number; store regression "
+                    "targets in a json member, always with a decimal point (5.0)",
+                    printable(label)));
   }
   if (!count && names_.empty()) {
-    throw Error::bare(Exit::data,
-                      fmt::format("the label '{}' is not a whole number (`classes` gives the names "
-                                  "of classes)",
-                                  printable(label)));
+    throw Error::bare(
+        Exit::data,
+        fmt::format("the label '{}' is not an integer (`classes` gives the names of classes)",
+                    printable(label)));
   }
   if (!count) {
     const std::string name = similar ? nearest(label, names_) : "";

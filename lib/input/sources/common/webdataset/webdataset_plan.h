@@ -30,7 +30,7 @@ std::optional<SampleName> sample_name(std::string_view member);
 // other_image has a format that cannot be decoded.
 enum class MemberKind { image, other_image, number, text, json, array, other };
 MemberKind member_kind(std::string_view extension);
-// Returns whether members with these extensions are a sample, and not files that are merely beside
+// Returns whether members with these extensions are a sample, and not files that are merely next to
 // the data, such as README.md: at least one is not MemberKind::other.
 bool is_sample(std::span<const std::string> extensions);
 // What an incomplete sample's message adds if the same tar has more members with its key.

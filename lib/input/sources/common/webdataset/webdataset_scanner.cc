@@ -110,7 +110,7 @@ void SampleScanner::add(ScannedSample& sample) {
     return;
   }
   if (sample.present[*planned] != 0) {
-    problem("has several images: name one, as in `features: {image: jpg, label: cls}`");
+    problem("has several images: choose one, as in `features: {image: jpg, label: cls}`");
     return;
   }
   sample.present[*planned] = 1;

@@ -37,7 +37,7 @@ float to_float(const json& value) {
 }
 
 int64_t to_integer(const json& value) {
-  if (value.is_number_float()) fail_value("{} is not a whole number", value.dump());
+  if (value.is_number_float()) fail_value("{} is not an integer", value.dump());
   if (value.is_number_unsigned() &&
       value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
     fail_value("{} is larger than 2^63 - 1", value.dump());
@@ -159,7 +159,7 @@ int64_t parse_number(std::string_view extension, std::string_view text) {
   const std::string digits = trim(text);
   const bool minus = digits.starts_with('-');
   const auto count = parse_count<int64_t>(std::string_view(digits).substr(minus ? 1 : 0));
-  if (!count) fail_value("'{}' is '{}', not a whole number", extension, printable(digits));
+  if (!count) fail_value("'{}' is '{}', not an integer", extension, printable(digits));
   return minus ? -*count : *count;
 }
 

@@ -33,7 +33,7 @@ bool has_fraction(const nlohmann::json& value);
 // numbers as (n,).
 at::Tensor json_tensor(const nlohmann::json& value, bool fractional);
 
-// Parses a whole number. White space around it does not count.
+// Parses an integer. White space around it does not count.
 int64_t parse_number(std::string_view extension, std::string_view text);
 // Returns the array of an npy file in C order.
 at::Tensor npy_tensor(std::string_view extension, std::span<const uint8_t> npy);
