@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <tuple>
 
 #include "lib/config/document.h"
 #include "lib/config/key_table.h"
@@ -229,13 +230,15 @@ std::shared_ptr<Node> merged(const std::shared_ptr<Node>& base, const std::share
 
 namespace {
 
-// Whether YAML takes a part of `text` for a comment. A '#' in quotes, within a word or in a block
-// of text (`|`, `>`) begins none.
+// Whether YAML takes the end of a line of `text` for a comment. A '#' in quotes, within a word or
+// in a block of text (`|`, `>`) begins none. In a text of several lines, such as the content of a
+// file, a line may be a comment as a whole.
 bool has_comment(std::string_view text) {
   if (text.starts_with('|') || text.starts_with('>')) return false;
+  const bool has_lines = text.find('\n') != std::string_view::npos;
   char quote = '\0';    // of the string that `i` is in
   char previous = '[';  // the last character that is not a blank: a quote may follow some
-  bool after_blank = true;
+  bool after_blank = true, begins_line = true;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (quote != '\0') {
@@ -247,15 +250,36 @@ bool has_comment(std::string_view text) {
         quote = '\0';
       }
     } else if (c == '#' && after_blank) {
-      return true;
+      if (!has_lines || !begins_line) return true;
+      i = std::min(text.find('\n', i), text.size()) - 1;
+      continue;
     } else if ((c == '\'' || c == '"') &&
-               std::string_view("[{,:").find(previous) != std::string_view::npos) {
+               (std::string_view("[{,:").find(previous) != std::string_view::npos ||
+                (previous == '-' && after_blank))) {
       quote = c;
     }
+    begins_line = c == '\n' || (begins_line && (c == ' ' || c == '\t'));
     after_blank = c == ' ' || c == '\t' || c == '\n';
     if (!after_blank) previous = c;
   }
   return false;
+}
+
+// Returns the keys and indices to which `parts` leads in the tree. A key may consist of several
+// parts (key_at()).
+std::vector<std::string> path_in(const Node* node, const std::vector<std::string>& parts) {
+  std::vector<std::string> path;
+  for (size_t depth = 0; depth < parts.size();) {
+    std::string key = parts[depth];
+    size_t count = 1;
+    if (node != nullptr && node->kind == Node::Kind::map)
+      std::tie(key, count) = key_at(*node, parts, depth);
+    const Node::Entry* entry = node == nullptr ? nullptr : node->entry(key);
+    node = entry == nullptr ? nullptr : entry->value.get();
+    path.push_back(std::move(key));
+    depth += count;
+  }
+  return path;
 }
 
 // A value that an override has set.
@@ -294,7 +318,8 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
       }
       if (value == nullptr) value = std::make_shared<Node>();
       value->place = {override.origin, 0, 0};
-      const std::string lost = value->kind == Node::Kind::null ? "" : set_below(values, parts);
+      const std::vector<std::string> path = path_in(root.get(), parts);
+      const std::string lost = value->kind == Node::Kind::null ? "" : set_below(values, path);
       if (!lost.empty()) {
         problems.emplace_back(Exit::usage, Place{override.origin},
                               fmt::format("would replace the value of '{}'; give this one first",
@@ -302,7 +327,7 @@ void apply_overrides(std::shared_ptr<Node>& root, const std::vector<Override>& o
         continue;
       }
       root = set_value(root, parts, 0, value);
-      values.push_back({parts, override.origin});
+      values.push_back({path, override.origin});
     } catch (const NoSuchPath& error) {
       problems.emplace_back(Exit::usage, Place{override.origin}, error.why);
     } catch (const Error& error) {

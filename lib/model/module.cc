@@ -50,4 +50,10 @@ bool Module::has_batch_statistics() const {
   });
 }
 
+bool Module::has_frozen_statistics() const {
+  return std::any_of(batch_norms_.begin(), batch_norms_.end(), [](const auto& norm) {
+    return !norm.first.requires_grad() && !norm.second.requires_grad();
+  });
+}
+
 }  // namespace bv

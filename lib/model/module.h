@@ -53,6 +53,8 @@ class Module {
   // Returns true if any layer is a batch norm that is not frozen: then the outputs of training
   // depend on which examples are computed together. Buffers of another kind do not count.
   bool has_batch_statistics() const;
+  // Returns whether a layer that could compute such statistics does not, because it is frozen.
+  bool has_frozen_statistics() const;
 
  private:
   std::vector<Parameter> parameters_;

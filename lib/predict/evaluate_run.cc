@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -204,20 +205,22 @@ class NewCheckpoints {
       build(*newest);
       add_to_row_evaluators(rows_, evaluators_->evals(), &evaluators_->config());
     }
-    check_complete(evals);
+    check_complete(evals, kAllStay);
     if (!in_run() || !keeps_best(request_, *newest)) return;
     build(*newest);
     if (!best_) best_.emplace(run_, best_series(), rows_.metrics(), *done_);  // it mends ckpt/best
   }
 
-  // Throws if the rows lack an evaluator that the request names. Warns if they lack another one: a
-  // restart of the run may have added it.
-  void check_complete(const std::string& evals) {
+  // Throws if the rows before the step `end` lack an evaluator that the request names. Warns if
+  // they lack another one: a restart of the run may have added it.
+  void check_complete(const std::string& evals, int64_t end) {
     const std::vector<std::string> names = evaluators_without_rows(rows_, evals);
-    if (names.empty()) return;
+    const std::set<int64_t>& rows = done_->rows();
+    const auto past = rows.lower_bound(end);
+    if (names.empty() || past == rows.begin()) return;
     const auto named = std::ranges::find_if(
         names, [&](const std::string& name) { return names_evaluator(request_, name); });
-    const int64_t first = *done_->rows().begin(), last = done_->last_row();
+    const int64_t first = *rows.begin(), last = *std::prev(past);
     const auto what = [&](const std::string& evaluators) {
       return fmt::format(
           "{} no metrics of {}; to measure them, choose another folder with --output",
@@ -262,7 +265,7 @@ class NewCheckpoints {
     std::string evals = evaluators_->evals();
     if (done_->last_row() >= 0) {
       const std::string all = add_to_row_evaluators(rows_, evals, &evaluators_->config());
-      check_complete(evals);
+      check_complete(evals, std::min(found.step, discarded.value_or(found.step)));
       evals = all;
     }
     if (read_file_if_any(rows_.config()) != evals) write_file_atomically(rows_.config(), evals);

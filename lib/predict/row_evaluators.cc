@@ -135,6 +135,7 @@ bool fits_row_evaluators(const Workdir& rows, const std::string& evals) {
 std::vector<std::string> evaluators_without_rows(const Workdir& rows, const std::string& evals) {
   const Json all = evaluators_of_rows(rows), next = parse_object(evals);
   std::vector<std::string> names;
+  if (all.empty()) return names;  // not known
   for (const auto& [name, keys] : next.items()) {
     if (!all.contains(name)) names.push_back(name);
   }

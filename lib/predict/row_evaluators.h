@@ -30,7 +30,8 @@ std::string add_to_row_evaluators(const Workdir& rows, const std::string& evals,
                                   const Config* read = nullptr);
 // Returns whether add_to_row_evaluators() accepts `evals` without building the evaluators.
 bool fits_row_evaluators(const Workdir& rows, const std::string& evals);
-// Returns the names of the evaluators in `evals` of which the rows in the folder have no metrics.
+// Returns the names of the evaluators in `evals` of which the rows in the folder have no metrics;
+// none if the folder does not say which evaluators its rows have.
 std::vector<std::string> evaluators_without_rows(const Workdir& rows, const std::string& evals);
 
 }  // namespace bv

@@ -1,7 +1,9 @@
 #include "lib/report/event_files.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <system_error>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/limits.h"
+#include "lib/util/mapped_file.h"
 #include "lib/util/protobuf_reader.h"
 
 namespace bv {
@@ -19,7 +22,7 @@ namespace {
 // A record: its length in 8 bytes, the checksum of these, the event, the checksum of the event.
 constexpr size_t kRecordHead = 12, kRecordTail = 4;
 
-// Whether EventWriter gives such names. Those of other programs have more or fewer parts.
+// Whether EventWriter gives such names.
 bool is_event_file_name(std::string_view name) {
   if (!name.starts_with(kEventFilePrefix)) return false;
   name.remove_prefix(kEventFilePrefix.size());
@@ -78,32 +81,41 @@ bool is_point_from(std::string_view event, int64_t from_step) {
   return has_summary && step >= from_step;
 }
 
-// Drops the points from the content of a file. Returns whether there were any. Throws Error if the
-// content is damaged or of another program.
-bool drop_points(std::string& content, int64_t from_step) {
+// Whether a file has a point of `from_step` or of a later step. Checks no checksums, and does not
+// read the pictures in a file.
+bool has_points(std::string_view content, int64_t from_step) {
+  while (content.size() > kRecordHead) {
+    const auto length = number_in_record<uint64_t>(content);
+    if (length > content.size() - kRecordHead) return false;
+    if (is_point_from(content.substr(kRecordHead, length), from_step)) return true;
+    content.remove_prefix(std::min(content.size(), kRecordHead + length + kRecordTail));
+  }
+  return false;
+}
+
+// Drops the points from the content of a file. Throws Error if the content is damaged or of another
+// program.
+void drop_points(std::string& content, int64_t from_step) {
   size_t at = 0, kept = 0;
-  bool dropped = false;
   while (at < content.size()) {
     const std::string_view event = first_event(std::string_view(content).substr(at));
     if (event.empty()) break;
     if (at == 0 && !is_own_version(event))
       throw Error::bare(Exit::data, "was written by another program");
     const size_t size = kRecordHead + event.size() + kRecordTail;
-    if (is_point_from(event, from_step)) {
-      dropped = true;
-    } else {
+    if (!is_point_from(event, from_step)) {
       std::memmove(content.data() + kept, content.data() + at, size);
       kept += size;
     }
     at += size;
   }
   content.resize(kept);
-  return dropped;
 }
 
 }  // namespace
 
 void drop_events(const std::string& dir, int64_t from_step) {
+  if (from_step == std::numeric_limits<int64_t>::max()) return;
   std::vector<std::string> files;
   std::error_code error;
   using Entries = std::filesystem::directory_iterator;
@@ -114,8 +126,14 @@ void drop_events(const std::string& dir, int64_t from_step) {
   for (const std::string& file : files) {
     std::string content;
     try {
+      {
+        const MappedFile mapped(file);
+        const auto bytes = mapped.bytes();
+        if (!has_points({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, from_step))
+          continue;
+      }
       content = read_file(file, limits::kEventFileBytes);
-      if (!drop_points(content, from_step)) continue;
+      drop_points(content, from_step);
     } catch (const Error& fault) {
       log::warn("{}: {}; TensorBoard may show points from it that the run has discarded", file,
                 fault.message());

@@ -45,8 +45,13 @@ bool labels_of_part_are_raw(const LabelledExamples& examples, const char* key, i
 // Whether the labels of all examples can be read quickly.
 bool labels_are_cheap(const LabelledExamples& examples) {
   double bytes = 0;
-  for (const auto& [name, value] : examples.raw(0)) bytes += static_cast<double>(value.nbytes());
-  return bytes * static_cast<double>(examples.size) <= kMostLabelBytes;
+  for (size_t p = 0; p < examples.parts.size(); ++p) {
+    const int64_t end = p + 1 < examples.parts.size() ? examples.parts[p + 1] : examples.size;
+    const auto count = static_cast<double>(end - examples.parts[p]);
+    for (const auto& [name, value] : examples.raw(examples.parts[p]))
+      bytes += count * static_cast<double>(value.nbytes());
+  }
+  return bytes <= kMostLabelBytes;
 }
 
 // Returns which classes an example has, (classes) bool; undefined if it has no such labels.

@@ -248,6 +248,12 @@ void Recipe::read_optimizer() {
   const bool good =
       attempt(config, [&] { options = read_step(config, known_model, length, ranks.count); });
   if (good) freeze_parameters(options.groups, known_model);  // for has_batch_statistics()
+  if (good && known_model.has_frozen_statistics() && !config.has("model_init") &&
+      !config.has("resume")) {
+    config.warn("schedule",
+                "freezes batch norms whose running statistics are still 0 and 1, so they do not "
+                "normalize; model_init loads trained ones");
+  }
   if (loader.batch_size > 0) {
     options.grad_accum_steps = grad_accum_steps =
         read_grad_accum_steps(config, known_model, length.batch_size, ranks);
@@ -288,9 +294,11 @@ void Recipe::fit_task(const Config& input) {
                                      names_of(first_)));
   }
   LabelledExamples examples = labelled_examples(*data, seed, loader);
-  examples.warn_of_split = [this](size_t part, const std::string& why) {
-    inputs_.at(part).keys.section("data").warn("split", why);
-  };
+  if (!data_env_.synthetic) {
+    examples.warn_of_split = [this](size_t part, const std::string& why) {
+      inputs_.at(part).keys.section("data").warn("split", why);
+    };
+  }
   read_example(input, "data", [&] { task->fit(*model, examples, first_); });
 }
 

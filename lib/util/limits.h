@@ -61,7 +61,7 @@ inline constexpr int kJpegScans = 500;
 inline constexpr int kJpegSegments = 4096;
 // Bytes between two parts of a JPEG that belong to neither: libjpeg skips any number, a few at a
 // time. A file with holes could have gigabytes.
-inline constexpr int64_t kJpegStrayBytes = int64_t{1} << 16;
+inline constexpr int64_t kJpegStrayBytes = int64_t{1} << 24;
 // Chunks of a PNG that are searched for EXIF or for the end. Each may be as small as 12 bytes;
 // those with pixels usually have 8 KiB.
 inline constexpr int kPngChunks = 1 << 20;

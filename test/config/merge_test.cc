@@ -250,6 +250,12 @@ TEST_CASE("the command line reaches keys with dots") {
       R"({"evals": {"val": {"log_steps": 5, "v3": 1}, "val.v2": {"log_epochs": 1, "data": {"split": "a"}}}})");
 }
 
+TEST_CASE("values below an evaluator whose name begins with another's are not below that one") {
+  const Config config = with("evals: {val: {k: 1}, val.v2: {k: 2}}",
+                             {{"evals.val.v2.k", "3"}, {"evals.val", "{k: 4}"}});
+  CHECK(config.json() == R"({"evals": {"val": {"k": 4}, "val.v2": {"k": 3}}})");
+}
+
 TEST_CASE("a value on the command line has no comment") {
   const auto line = [](const std::string& value) {
     return error_of([&] { with("a: 1\n", {{"a", value}}); });
@@ -259,8 +265,11 @@ TEST_CASE("a value on the command line has no comment") {
       "'KEY=\"a #b\"'";
   for (const std::string value : {"b #c/", "#c/", "[1, 2]  # two", "it's #1", "'b' #c"})
     CHECK(line(value) == "--set a=" + value + why);
-  for (const std::string value : {"b#c", "'b #c'", "{k: \"b \\\" #c\"}", "['it''s #1']", "'#c'"})
+  for (const std::string value :
+       {"b#c", "'b #c'", "{k: \"b \\\" #c\"}", "['it''s #1']", "'#c'", "- \"b #c\"",
+        "# the content of a file\nb: 1\n  # another comment\nc: 2"})
     CHECK(line(value).empty());
+  CHECK(!line("b: 1\nc: 2 #d").empty());
 }
 
 TEST_CASE("a value on the command line does not drop an earlier one below it") {

@@ -164,6 +164,20 @@ TEST_CASE("a metric that no evaluator measures is an error, after an evaluation 
                  "--set best.metric=test/f1@cat: error: best.metric: no such metric 'test/f1@cat' "
                  "(did you mean 'test/f1@0'?); test measures test/f1@0, test/f1@1, "));
   CHECK(exists(by_class.step(0)));
+  // An earlier start may have measured it: another version may have named it differently.
+  const BestRun renamed(yaml);
+  REQUIRE(renamed.train_with({"best=null", "total_steps=4"}).code == 0);
+  const std::string rows = renamed.workdir + "/metrics.jsonl";
+  std::string text = read_text(rows);
+  const std::string name = "f1@0";
+  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; ++at)
+    text.replace(at, name.size(), "f1@old");
+  write(rows, text);
+  const Finished again = renamed.train(
+      {"--set", "best.metric=test/f1@old", "--set", "total_steps=8", "--accept-changes"});
+  INFO(again.err);
+  CHECK(again.code == 2);
+  CHECK(contains(again.err, "no such metric 'test/f1@old'"));
 }
 
 TEST_CASE("the best checkpoint by another metric is not overwritten") {

@@ -85,6 +85,7 @@ TEST_CASE("the evaluators of which a folder has no rows") {
   const Workdir rows(dir.path());
   write(rows.config(), R"({"a":{"data":1}})");
   using Names = std::vector<std::string>;
+  CHECK(evaluators_without_rows(Workdir(dir / "none"), R"({"a":{"data":1}})").empty());
   CHECK(evaluators_without_rows(rows, R"({"a":{"data":1}})").empty());
   CHECK(evaluators_without_rows(rows, R"({"a":{"data":1},"b":{},"c.v2":{}})") ==
         Names{"b", "c.v2"});

@@ -83,6 +83,23 @@ TEST_CASE("init_head_bias gives a warning if model_init sets the biases") {
   CHECK(lines("model_init: a.npz\nmodel_load: {dont_load: ['head/.*']}\n") == Lines{});
 }
 
+TEST_CASE("frozen batch norms without trained statistics give a warning") {
+  const auto lines = [](const std::string& keys) {
+    return warnings_of(
+        "num_classes: 10\ntotal_steps: 1\nlog_training_steps: 1\ninput:\n  batch_size: 2\n"
+        "  data: {name: digits}\n  pp: value_range(-1, 1)|onehot(10, key=\"label\", "
+        "key_result=\"labels\")|keep(\"image\", \"labels\")\nmodel_name: resnet_cifar\n"
+        "model: {width: 16, blocks: [0]}\nloss: softmax_xent\noptax_name: sgd\nlr: 0.1\n" +
+        keys);
+  };
+  const std::string frozen = "schedule: [['head/.*', {}], ['.*', null]]\n";
+  CHECK(lines("") == Lines{});
+  CHECK(lines(frozen) ==
+        Lines{"x.yaml:13:11: warning: schedule: freezes batch norms whose running statistics are "
+              "still 0 and 1, so they do not normalize; model_init loads trained ones"});
+  CHECK(lines(frozen + "model_init: a.npz\n") == Lines{});
+}
+
 TEST_CASE("whole numbers to predict may be negative, and none of them is a missing class") {
   const TempFolder dir;
   write_npz(dir / "t.npz", {{"image", at::linspace(0, 255, 768).to(at::kByte).view({4, 8, 8, 3})},

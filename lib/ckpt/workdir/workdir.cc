@@ -280,7 +280,7 @@ bool Workdir::owns(const std::string& name) const {
 std::vector<std::string> Workdir::left_behind(bool ends) const {
   const std::vector<std::string> own = own_files();
   std::vector<std::string> paths;
-  for (const std::string& folder : {dir_, trace_folder()}) {
+  for (const std::string& folder : {dir_, trace_folder(), tensorboard()}) {
     for (const std::string& path : list(folder)) {
       const auto file = file_of_temporary(path);
       if (!file) continue;

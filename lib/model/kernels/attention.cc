@@ -1,6 +1,7 @@
 #include "lib/model/kernels/attention.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 
 #include "lib/device/cpu_bf16.h"
+#include "lib/device/cpu_isa.h"
 #include "lib/device/plain_kernels.h"
 #include "lib/model/deterministic_backward.h"
 #include "lib/model/kernels/attention_parts.h"
@@ -351,9 +353,14 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
 }
 
 // Calls LibTorch's attention. If results must be reproducible, its backward is deterministic or
-// throws.
+// throws. LibTorch's bf16 kernel throws if the CPU has AMX, but ATEN_CPU_CAPABILITY forbids
+// AVX-512.
 at::Tensor by_libtorch(const QueriesKeysValues& x) {
-  const at::Tensor mixed = at::scaled_dot_product_attention(x.q, x.k, x.v);
+  const bool throws =
+      x.q.is_cpu() && x.q.scalar_type() == at::kBFloat16 && has_amx() && cpu_isa() < CpuIsa::avx512;
+  const at::Tensor mixed = throws
+                               ? std::get<0>(at::_scaled_dot_product_attention_math(x.q, x.k, x.v))
+                               : at::scaled_dot_product_attention(x.q, x.k, x.v);
   require_deterministic_backward(mixed);
   return mixed;
 }

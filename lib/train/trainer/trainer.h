@@ -283,10 +283,11 @@ class Trainer {
   std::set<std::string> due_evals_;  // evaluators of this step that have not finished
   bool chrono_muted_ = false;        // chrono_'s measurements are dropped
   std::optional<Due> log_due_, ckpt_due_, keep_due_, images_due_;
-  // The metrics of `best` in their order, then that of `early_stop`; and for each of them the
-  // evaluators that have run in this start (rank 0 only).
+  // The metrics of `best` in their order, then that of `early_stop`; for each of them the
+  // evaluators that have run in this start, and whether they have given the metric (rank 0 only).
   std::vector<BestValue> watched_;
   std::vector<std::set<std::string>> ran_;
+  std::vector<bool> found_;
   std::string stopped_early_;  // why the run ends before its last step; empty: it does not
   Pace pace_;
   Pace::Reading logged_;   // at the last logged step, or before the first step

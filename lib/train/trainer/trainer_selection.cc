@@ -35,6 +35,7 @@ void Trainer::open_selection() {
   if (selection.early_stop)
     watched_.emplace_back(selection.early_stop->watched, selection.early_stop->min_delta);
   ran_.resize(watched_.size());
+  found_.resize(watched_.size());
   if (!workdir_) return;
   if (resumed_here_) {
     add_rows(watched_, workdir_->metrics(),
@@ -88,7 +89,9 @@ Trainer::Choice Trainer::choose(int64_t step, const std::set<std::string>& ran) 
     const auto value = comparable ? evaluated_value(metrics_->row(), watched) : std::nullopt;
     const bool all_ran = std::includes(ran_[i].begin(), ran_[i].end(), watched.evaluators.begin(),
                                        watched.evaluators.end());
-    if (comparable && !value && all_ran && each.last_step() < 0) {
+    found_[i] = found_[i] || value;
+    // Also after a restart: another version of bvtrain may have given the metric another name.
+    if (comparable && all_ran && !found_[i]) {
       choice.fault = missing_metric(watched, metrics_->row());
       choice.fault_in = static_cast<int64_t>(i);
       return choice;
