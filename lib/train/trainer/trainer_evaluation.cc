@@ -1,5 +1,8 @@
 // Evaluations: those that are due after a step, those before the first step, and those that a run
 // had not reached when it died.
+#include <optional>
+#include <utility>
+
 #include "lib/device/large_blocks.h"
 #include "lib/evals/common/predict.h"
 #include "lib/report/live_line.h"
@@ -70,10 +73,12 @@ std::set<std::string> Trainer::evals_in_interrupted_row() {
 
 void Trainer::run_due_evals(int64_t step) {
   if (due_evals_.empty()) return;
-  const TensorsFromMalloc memory;
+  std::optional<TensorsFromMalloc> memory(std::in_place);
   for (EvalJob& job : recipe_.evals) {
     if (due_evals_.contains(job.name)) evaluate(job, step);
   }
+  const PausedChrono paused(chrono_);  // returning the memory may take some time
+  memory.reset();
 }
 
 void Trainer::evaluate(EvalJob& job, int64_t step) {
