@@ -126,7 +126,8 @@ std::string meant_argument(std::string_view name, const std::vector<std::string>
 Error Config::error_of_unread(const Node::Entry& entry,
                               const std::vector<std::string>& known) const {
   std::string near = node_->is_call ? meant_argument(entry.key, known) : nearest(entry.key, known);
-  // A key of another plug-in is no misspelling of a key that is given, too.
+  // The similar key is already given, and this one belongs to another plug-in: it is not a
+  // misspelling.
   if (!node_->is_call && node_->entry(near) != nullptr && has_row(path_, entry.key)) near.clear();
   const std::string meant = near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
   if (node_->is_call) {

@@ -139,7 +139,8 @@ std::string one_checkpoint(const std::string& path) {
   return path == folder ? newest : newest + path.substr(path.rfind(':'));
 }
 
-// Notes the images of the training, if the weights fit these as well as those of the export.
+// Sets trained.trained_on to `recorded`, the size of the images in the training, if the weights fit
+// images of that size too.
 void note_training_images(const std::vector<int64_t>& recorded, TrainedModel& trained) {
   if (recorded.size() != 3) return;
   const ImageSize before = {recorded[0], recorded[1], recorded[2]};
@@ -150,7 +151,7 @@ void note_training_images(const std::vector<int64_t>& recorded, TrainedModel& tr
     check_fit(copy, before);
     trained.trained_on = before;
   } catch (const Error&) {
-    // They were resampled for the images of the export.
+    // The weights were resampled for the image size of the export.
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Returns why a folder that no detector recognizes cannot be used.
+// Returns why `folder` cannot be used as data. Call it for a folder that no detector recognizes.
 std::string unknown_folder(const std::string& folder);
 
 // Returns why the CSV files in `folder` cannot be used as the data, to be appended to a message; ""

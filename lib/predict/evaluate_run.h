@@ -35,8 +35,8 @@ struct NewRows {
 // run deletes meanwhile, or that is damaged, is skipped with a warning; the next call tries it
 // again. If a run continues from an earlier checkpoint or starts over, it trains some steps again:
 // this call then replaces the rows of these steps, even if the run now saves at other steps. If it
-// evaluates a step after later ones, it replaces the rows of those too. Without request.config the
-// evaluators are those of the newest checkpoint, also for earlier ones that have no row yet.
+// evaluates a step after later ones, it replaces the rows of those too. Without request.config, it
+// uses the evaluators of the newest checkpoint for all checkpoints that have no row yet.
 // `output` must not have rows of other evaluators or of another run, or files of a run, and must
 // not become a class of the run's data. Its rows must have all evaluators that the request names.
 //

@@ -93,8 +93,8 @@ bool has_points(std::string_view content, int64_t from_step) {
   return false;
 }
 
-// Drops the points from the content of a file. Throws Error if the content is damaged or of another
-// program.
+// Removes the points of `from_step` and of later steps from the content of a file. Throws Error if
+// the content is damaged, or if another program has written it.
 void drop_points(std::string& content, int64_t from_step) {
   size_t at = 0, kept = 0;
   while (at < content.size()) {

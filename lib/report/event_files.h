@@ -1,4 +1,4 @@
-// The TensorBoard event files that earlier starts of a run have written (event_writer.h).
+// Changes the TensorBoard event files that earlier starts of a run have written (event_writer.h).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@ namespace bv {
 // Begins the name of an event file: events.out.tfevents.<seconds>.<host>.<pid>.
 inline constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
-// Drops the points of `from_step` and of later steps from the event files in `dir`. TensorBoard's
-// default server would otherwise show them: it ignores the purge_step of EventWriter. An incomplete
-// record at the end of a file is dropped with them. Each file is replaced atomically; one without
-// such points stays as it is. So does, after a warning, a file that is damaged or that another
-// program has written. Throws Error(Exit::storage) if a file cannot be replaced.
+// Removes the points of `from_step` and of later steps from the event files in `dir`. Otherwise
+// TensorBoard's default server would show them, because it ignores the purge_step of EventWriter.
+// If a file has such points, it is replaced atomically, without an incomplete record at its end.
+// Other files stay as they are. If a file with such points is damaged or was written by another
+// program, it also stays, and a warning says so. Throws Error(Exit::storage) if a file cannot be
+// replaced.
 void drop_events(const std::string& dir, int64_t from_step);
 
 }  // namespace bv

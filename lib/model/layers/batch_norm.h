@@ -13,9 +13,9 @@ namespace bv {
 struct BatchStatistics;
 
 // Batch normalization of (n, c, h, w) over n, h and w, followed by ReLU. Training normalizes with
-// the statistics of the batch (of all ranks in pass.group) and moves the running ones towards them;
-// evaluation normalizes with the running ones. So does training while both parameters are frozen,
-// and then it does not change the running statistics.
+// the statistics of the batch (of all ranks in pass.group) and moves the running statistics towards
+// them. Evaluation normalizes with the running statistics. If both parameters are frozen, training
+// does the same and leaves the running statistics as they are.
 struct BatchNorm {
   at::Tensor scale, bias;  // (c)
   at::Tensor mean, var;    // (c), running statistics; var is the unbiased estimate
