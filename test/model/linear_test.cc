@@ -36,6 +36,11 @@ TEST_CASE("a linear layer agrees with its formula, forward and backward") {
         return linear_in_float32(in[0], in[1].to(at::kFloat), in[2].to(at::kFloat));
       };
       for (const double far : errors(results(wide, all, type), exact)) CHECK(far < 0x1p-8);
+      if (!fits_linear_in_bf16(all[0])) continue;
+      const auto narrow = [](const Tensors& in) {
+        return linear_in_bf16(in[0], in[1].to(at::kFloat), in[2].to(at::kFloat));
+      };
+      for (const double far : errors(results(narrow, all, type), exact)) CHECK(far < 0x1p-8);
     }
   }
 }

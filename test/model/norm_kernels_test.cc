@@ -228,6 +228,53 @@ TEST_CASE("layer_norm and its gradients are those of LibTorch's operator") {
   }
 }
 
+TEST_CASE("add_layer_norm and its gradients are those of a sum and a layer norm") {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 16}, {3, 197, 192}, {70, 1024}, {5, 3, 40}}) {
+    for (const auto branch_type : {at::kFloat, at::kBFloat16}) {
+      for (const auto type : {at::kFloat, at::kBFloat16}) {
+        CAPTURE(shape, branch_type, type);
+        const int64_t size = shape.back();
+        const at::Tensor scale = norm_noise({size}, 2), bias = norm_noise({size}, 3);
+        const at::Tensor given[] = {norm_noise(shape, 1) * 2 + 5,
+                                    norm_noise(shape, 4).to(branch_type)};
+        const at::Tensor above = norm_noise(shape, 5), grad = norm_noise(shape, 6).to(type);
+        // Which of the two results has a gradient: both, the norm only, the sum only.
+        for (const auto& [from_sum, from_norm] :
+             {std::pair{true, true}, std::pair{false, true}, std::pair{true, false}}) {
+          const auto run = [&, sum = from_sum, norm = from_norm](bool fused) {
+            const std::vector<at::Tensor> in = {leaf(given[0]), leaf(given[1]), leaf(scale),
+                                                leaf(bias)};
+            at::Tensor s, y;
+            if (fused) {
+              std::tie(s, y) = add_layer_norm(in[0], in[1], in[2], in[3], kEps, type);
+            } else {
+              s = in[0] + in[1];
+              y = layer_norm(s, in[2], in[3], kEps, type);
+            }
+            std::vector<at::Tensor> ends, gradients;
+            if (sum) ends.push_back(s), gradients.push_back(above);
+            if (norm) ends.push_back(y), gradients.push_back(grad);
+            torch::autograd::backward(ends, gradients);
+            return std::vector<at::Tensor>{s,           y, in[0].grad(), in[1].grad(), in[2].grad(),
+                                           in[3].grad()};
+          };
+          const std::vector<at::Tensor> ours = run(true), theirs = run(false);
+          CHECK(ours[0].equal(theirs[0]));
+          CHECK(ours[1].equal(theirs[1]));
+          for (size_t i = 2; i < ours.size(); ++i) {
+            REQUIRE(ours[i].defined() == theirs[i].defined());
+            if (!ours[i].defined()) continue;
+            CHECK(ours[i].scalar_type() == theirs[i].scalar_type());
+            const double bound = i == 3 && branch_type == at::kBFloat16 ? 0x1p-7 : 1e-5;
+            CHECK(at::allclose(ours[i].to(at::kDouble), theirs[i].to(at::kDouble), bound, bound));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("layer_norm takes any layout, and has the same bits with any number of threads") {
   const at::Tensor scale = leaf(norm_noise({64}, 2)), bias = leaf(norm_noise({64}, 3));
   // (2640, 50, 64), not contiguous; LibTorch adds the chunks' sums in several threads.

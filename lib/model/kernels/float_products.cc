@@ -57,10 +57,12 @@ at::Tensor transposed(const at::Tensor& matrix) {
 
 }  // namespace
 
+bool has_onednn() { return onednn_linear().has_value(); }
+
 bool prefers_onednn(int64_t macs) {
 #if defined(__x86_64__)
   static const bool amd = __builtin_cpu_is("amd") && cpu_isa() >= CpuIsa::avx2;
-  return amd && macs >= kOneDnnLeastMacs && onednn_linear().has_value() && !plain_kernels();
+  return amd && macs >= kOneDnnLeastMacs && has_onednn() && !plain_kernels();
 #else
   return false;
 #endif
@@ -70,9 +72,11 @@ bool prefers_onednn(int64_t macs) {
 // memory, so such a weight is also copied.
 at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias) {
-  TORCH_CHECK(onednn_linear().has_value(), "LibTorch was built without oneDNN");
+  TORCH_CHECK(has_onednn(), "LibTorch was built without oneDNN");
   const at::Tensor dense = weight.is_non_overlapping_and_dense() ? weight : weight.contiguous();
-  return onednn_linear()->call(x, dense, bias, "none", c10::List<std::optional<at::Scalar>>(),
+  // It ignores the strides of the bias.
+  const auto dense_bias = bias ? std::optional(bias->contiguous()) : std::nullopt;
+  return onednn_linear()->call(x, dense, dense_bias, "none", c10::List<std::optional<at::Scalar>>(),
                                std::nullopt);
 }
 

@@ -21,11 +21,15 @@ at::Tensor float_product(const at::Tensor& x, const at::Tensor& weight,
 at::Tensor float_weight_gradient(const at::Tensor& grad, const at::Tensor& x,
                                  const at::Tensor& weight);
 
-// onednn_product() returns x weight^T + bias, onednn_transposed_product() returns left^T right.
+// onednn_product() returns x weight^T + bias, also in bfloat16 if all are;
+// onednn_transposed_product() returns left^T right.
 // Both call oneDNN for every size and on every CPU. They throw c10::Error if LibTorch lacks oneDNN.
 at::Tensor onednn_product(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias = std::nullopt);
 at::Tensor onednn_transposed_product(const at::Tensor& left, const at::Tensor& right);
+
+// Whether LibTorch was built with oneDNN.
+bool has_onednn();
 
 // Whether oneDNN computes products of that many multiply-accumulates on this CPU.
 bool prefers_onednn(int64_t macs);

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "lib/device/float_lanes.h"
@@ -56,12 +57,13 @@ template <class Floats, class T>
 }
 
 // Writes the gradient of a row. Let z be the normalized row and h = grad * scale. Then
-//   dx = rstd (h - mean(h) - z mean(h z)).
-// Adds grad * z and grad to `sums` (2, size), the gradients of scale and bias.
+//   dx = above + rstd (h - mean(h) - z mean(h z)).
+// Adds grad * z and grad to `sums` (2, size), the gradients of scale and bias. `above` may be null,
+// for 0. If `narrow` is not null, it becomes dx too.
 template <class Floats, class T>
 [[gnu::always_inline]] inline void gradient(const float* x, const T* grad, const float* scale,
-                                            const RowMoments& m, float* dx, float* sums,
-                                            int64_t size) {
+                                            const RowMoments& m, const float* above, float* dx,
+                                            BFloat16* narrow, float* sums, int64_t size) {
   const auto count = static_cast<float>(size);
   Floats sum = {}, product = {}, value, g, gain;
   for (int64_t k = 0; k < size; k += kLanes) {
@@ -84,33 +86,64 @@ template <class Floats, class T>
     simd::load(grad + k, g);
     simd::load(scale + k, gain);
     value = (value - m.mean) * m.rstd;
-    simd::store((g * gain - mean - value * slope) * m.rstd, dx + k);
+    value = (g * gain - mean - value * slope) * m.rstd;
+    if (above != nullptr) {
+      simd::load(above + k, g);
+      value += g;
+    }
+    simd::store(value, dx + k);
+    if (narrow != nullptr) simd::store(value, narrow + k);
   }
 }
 
+// What a row is before it is normalized: given, or the sum of two rows.
+struct Given {};
 template <class T>
-void layer_norm_forward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& scale,
-                            const at::Tensor& bias, double eps, const at::Tensor& y,
-                            RowMoments* moments) {
-  const float *in = x.const_data_ptr<float>(), *gain = scale.const_data_ptr<float>(),
-              *shift = bias.const_data_ptr<float>();
-  T* out = y.data_ptr<T>();
+struct Sum {
+  const float* x;
+  const T* branch;
+};
+
+template <class Floats, class T>
+[[gnu::always_inline]] inline void add_row(const Sum<T>& terms, int64_t at, int64_t size,
+                                           float* to) {
+  for (int64_t k = 0; k < size; k += kLanes) {
+    Floats value, more;
+    simd::load(terms.x + at + k, value);
+    simd::load(terms.branch + at + k, more);
+    simd::store(value + more, to + k);
+  }
+}
+template <class Floats>
+[[gnu::always_inline]] inline void add_row(const Given&, int64_t, int64_t, float*) {}
+
+// y = the normalized rows of x. First writes the sums of `terms`, if they are a Sum, to x.
+template <class T, class Terms>
+void layer_norm_forward_all(const RowChunks& rows, const Terms& terms, const at::Tensor& x,
+                            const at::Tensor& scale, const at::Tensor& bias, double eps,
+                            const at::Tensor& y, RowMoments* moments) {
+  const float *gain = scale.const_data_ptr<float>(), *shift = bias.const_data_ptr<float>();
+  float* const in = x.data_ptr<float>();
+  T* const out = y.data_ptr<T>();
   const int64_t size = rows.size;
   const auto chunk = [=](auto registers, int64_t, int64_t first, int64_t last)
       __attribute__((always_inline)) {
     using Floats = typename decltype(registers)::Floats;
     for (int64_t row = first; row < last; ++row) {
-      moments[row] = row_moments<Floats>(in + row * size, size, eps);
-      normalise<Floats>(in + row * size, gain, shift, moments[row], out + row * size, size);
+      const int64_t at = row * size;
+      add_row<Floats>(terms, at, size, in + at);
+      moments[row] = row_moments<Floats>(in + at, size, eps);
+      normalise<Floats>(in + at, gain, shift, moments[row], out + at, size);
     }
   };
   for_chunks(rows, chunk);
 }
 
+// `above` and `narrow`: see gradient().
 template <class T>
 void layer_norm_backward_all(const RowChunks& rows, const at::Tensor& x, const at::Tensor& grad,
-                             const at::Tensor& scale, const RowMoments* moments,
-                             const at::Tensor& dx, float* parts) {
+                             const at::Tensor& scale, const RowMoments* moments, const float* above,
+                             const at::Tensor& dx, BFloat16* narrow, float* parts) {
   const float *in = x.const_data_ptr<float>(), *gain = scale.const_data_ptr<float>();
   const T* g = grad.const_data_ptr<T>();
   float* out = dx.data_ptr<float>();
@@ -122,7 +155,8 @@ void layer_norm_backward_all(const RowChunks& rows, const at::Tensor& x, const a
     std::fill_n(sums, 2 * size, 0.0F);
     for (int64_t row = first; row < last; ++row) {
       const int64_t at = row * size;
-      gradient<Floats>(in + at, g + at, gain, moments[row], out + at, sums, size);
+      gradient<Floats>(in + at, g + at, gain, moments[row], above ? above + at : nullptr, out + at,
+                       narrow ? narrow + at : nullptr, sums, size);
     }
   };
   for_chunks(rows, chunk);
@@ -134,38 +168,103 @@ RowMoments* data(const at::Tensor& moments) {
   return reinterpret_cast<RowMoments*>(moments.data_ptr<float>());
 }
 
+// What the backward pass needs.
+struct Normalised {
+  at::Tensor y, moments;
+};
+
+template <class Terms>
+Normalised normalise_all(const Terms& terms, const at::Tensor& x, const at::Tensor& scale,
+                         const at::Tensor& bias, double eps, at::ScalarType type) {
+  const RowChunks rows = row_chunks_of(x);
+  Normalised to = {at::empty(x.sizes(), x.options().dtype(type)),
+                   at::empty({rows.count, 2}, x.options())};
+  if (type == at::kFloat)
+    layer_norm_forward_all<float>(rows, terms, x, scale, bias, eps, to.y, data(to.moments));
+  else
+    layer_norm_forward_all<BFloat16>(rows, terms, x, scale, bias, eps, to.y, data(to.moments));
+  return to;
+}
+
+// Returns the gradients of x, scale and bias for the gradient `given` of the normalized rows. Adds
+// `above` to the first one, if it is defined. If `narrow` is defined, it becomes that too.
+std::array<at::Tensor, 3> gradients_of(const variable_list& saved, const at::Tensor& given,
+                                       const at::Tensor& above, const at::Tensor& narrow) {
+  const at::Tensor &x = saved[0], &scale = saved[1], &moments = saved[2];
+  const at::Tensor grad = given.contiguous(), dx = at::empty(x.sizes(), x.options());
+  const RowChunks rows = row_chunks_of(x);
+  const at::Tensor parts = at::empty({rows.chunks(), 2, rows.size}, x.options());
+  const float* more = above.defined() ? above.const_data_ptr<float>() : nullptr;
+  BFloat16* copy = narrow.defined() ? narrow.data_ptr<BFloat16>() : nullptr;
+  float* sums = parts.data_ptr<float>();
+  if (grad.scalar_type() == at::kFloat)
+    layer_norm_backward_all<float>(rows, x, grad, scale, data(moments), more, dx, copy, sums);
+  else
+    layer_norm_backward_all<BFloat16>(rows, x, grad, scale, data(moments), more, dx, copy, sums);
+  const at::Tensor totals = sum_of_chunks(parts);
+  return {dx, totals[0], totals[1]};
+}
+
 class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
                             const at::Tensor& scale, const at::Tensor& bias, double eps,
                             at::ScalarType type) {
     const at::Tensor x = given.contiguous();
-    const RowChunks rows = row_chunks_of(x);
-    const at::Tensor y = at::empty(x.sizes(), x.options().dtype(type));
-    const at::Tensor moments = at::empty({rows.count, 2}, x.options());
-    if (type == at::kFloat)
-      layer_norm_forward_all<float>(rows, x, scale, bias, eps, y, data(moments));
-    else
-      layer_norm_forward_all<BFloat16>(rows, x, scale, bias, eps, y, data(moments));
-    context->save_for_backward({x, scale, moments});
-    return y;
+    const Normalised to = normalise_all(Given(), x, scale, bias, eps, type);
+    context->save_for_backward({x, scale, to.moments});
+    return to.y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &scale = saved[1], &moments = saved[2];
-    const at::Tensor grad = grads[0].contiguous(), dx = at::empty(x.sizes(), x.options());
-    const RowChunks rows = row_chunks_of(x);
-    const at::Tensor parts = at::empty({rows.chunks(), 2, rows.size}, x.options());
-    float* sums = parts.data_ptr<float>();
-    if (grad.scalar_type() == at::kFloat)
-      layer_norm_backward_all<float>(rows, x, grad, scale, data(moments), dx, sums);
-    else
-      layer_norm_backward_all<BFloat16>(rows, x, grad, scale, data(moments), dx, sums);
-    const at::Tensor totals = sum_of_chunks(parts);
-    return {dx, totals[0], totals[1], {}, {}};
+    const auto [dx, dscale, dbias] =
+        gradients_of(context->get_saved_variables(), grads[0], /*above=*/{}, /*narrow=*/{});
+    return {dx, dscale, dbias, {}, {}};
   }
 };
+
+// Returns the sum of x and branch too. In backward one pass also adds the gradient of the sum, and
+// rounds the result for a branch in bfloat16.
+class AddLayerNormFunction : public torch::autograd::Function<AddLayerNormFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& x,
+                               const at::Tensor& branch, const at::Tensor& scale,
+                               const at::Tensor& bias, double eps, at::ScalarType type) {
+    const at::Tensor sum = at::empty(x.sizes(), x.options());
+    const float* from = x.const_data_ptr<float>();
+    const bool narrow = branch.scalar_type() == at::kBFloat16;
+    const Normalised to =
+        narrow ? normalise_all(Sum<BFloat16>{from, branch.const_data_ptr<BFloat16>()}, sum, scale,
+                               bias, eps, type)
+               : normalise_all(Sum<float>{from, branch.const_data_ptr<float>()}, sum, scale, bias,
+                               eps, type);
+    context->save_for_backward({sum, scale, to.moments});
+    context->saved_data["narrow"] = narrow;
+    context->set_materialize_grads(false);  // the last sum of a model has no gradient
+    return {sum, to.y};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const bool narrow = context->saved_data["narrow"].toBool();
+    const at::Tensor above = grads[0].defined() ? grads[0].contiguous() : at::Tensor();
+    if (!grads[1].defined())  // only the sum was used
+      return {above, above.defined() && narrow ? above.to(at::kBFloat16) : above, {}, {}, {}, {}};
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor rounded =
+        narrow ? at::empty(saved[0].sizes(), saved[0].options().dtype(at::kBFloat16))
+               : at::Tensor();
+    const auto [dx, dscale, dbias] = gradients_of(saved, grads[1], above, rounded);
+    return {dx, narrow ? rounded : dx, dscale, dbias, {}, {}};
+  }
+};
+
+// Whether the kernels above take rows of x, on a CPU.
+bool layer_norm_fits(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias) {
+  const int64_t size = x.size(-1);
+  return x.is_cpu() && !plain_kernels() && x.numel() > 0 && size % kLanes == 0 &&
+         scale.is_contiguous() && bias.is_contiguous() && scale.numel() == size &&
+         bias.numel() == size;
+}
 
 }  // namespace
 
@@ -174,12 +273,9 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Te
   if (device_layer_norm_fits(x, std::nullopt, scale, bias))
     return device_layer_norm(x, std::nullopt, scale, bias, eps, type).second;
   const at::Tensor wide = x.to(at::kFloat);
-  const int64_t size = x.size(-1);
-  const bool fits = x.is_cpu() && !plain_kernels() && x.numel() > 0 && size % kLanes == 0 &&
-                    scale.is_contiguous() && bias.is_contiguous() && scale.numel() == size &&
-                    bias.numel() == size;
-  if (fits) return LayerNormFunction::apply(wide, scale, bias, eps, type);
-  return at::layer_norm(wide, {size}, scale, bias, eps).to(type);
+  if (layer_norm_fits(x, scale, bias))
+    return LayerNormFunction::apply(wide, scale, bias, eps, type);
+  return at::layer_norm(wide, {x.size(-1)}, scale, bias, eps).to(type);
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& branch,
@@ -188,6 +284,11 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::
   const bool keeps_type = x.scalar_type() == at::kFloat || branch.scalar_type() == x.scalar_type();
   if (keeps_type && device_layer_norm_fits(x, branch, scale, bias))
     return device_layer_norm(x, branch, scale, bias, eps, type);
+  if (layer_norm_fits(x, scale, bias) && x.scalar_type() == at::kFloat && x.is_contiguous() &&
+      branch.is_contiguous() && branch.sizes() == x.sizes()) {
+    const variable_list both = AddLayerNormFunction::apply(x, branch, scale, bias, eps, type);
+    return {both[0], both[1]};
+  }
   const at::Tensor sum = x + branch;
   return {sum, layer_norm(sum, scale, bias, eps, type)};
 }

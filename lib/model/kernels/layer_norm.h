@@ -16,8 +16,9 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& scale, const at::Te
                       double eps, at::ScalarType type);
 
 // Adds a residual branch and normalizes: returns {s, layer_norm(s)} with s = x + branch. x and
-// branch have the same shape. s has the type of LibTorch's x + branch. On a CUDA device one kernel
-// does both, if it supports this size and if s has the type of x.
+// branch have the same shape. s has the type of LibTorch's x + branch. One kernel does both if it
+// supports this size: on a CUDA device if s has the type of x, and on a CPU if x is float32 and
+// both are contiguous.
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& branch,
                                                  const at::Tensor& scale, const at::Tensor& bias,
                                                  double eps, at::ScalarType type);

@@ -12,6 +12,7 @@
 #include "lib/device/cpu_bf16.h"
 #include "lib/device/plain_kernels.h"
 #include "lib/model/gradient_memory.h"
+#include "lib/model/kernels/bias.h"
 #include "lib/model/kernels/float_products.h"
 #include "lib/model/kernels/gelu_rows.h"
 
@@ -48,7 +49,9 @@ struct OverTokens {
     return at::bmm(weight.to(x.scalar_type()).unsqueeze(0).expand({x.size(0), -1, -1}), x);
   }
   static at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-    return product(x, weight).add_(bias.unsqueeze(1));
+    const at::Tensor y = product(x, weight);
+    add_bias_of_rows(y, bias);
+    return y;
   }
   // Float32: a bfloat16 sum over n would round after each addition.
   static at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& x,
@@ -57,9 +60,7 @@ struct OverTokens {
       return at::bmm(grad, x.transpose(1, 2)).sum(0, /*keepdim=*/false, at::kFloat);
     return new_gradient(weight).addbmm_(grad, x.transpose(1, 2), /*beta=*/0);
   }
-  static at::Tensor sum_of(const at::Tensor& grad) {
-    return grad.sum(at::IntArrayRef{0, 2}, /*keepdim=*/false, at::kFloat);
-  }
+  static at::Tensor sum_of(const at::Tensor& grad) { return sum_rows(grad); }
 };
 
 // S is the type of x in memory, and T that of the products and the hidden layer: T is S, or S is

@@ -43,12 +43,14 @@ at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tenso
     }
   }
   const bool in_float32 = computes_in_float32(x, type);
-  const at::Tensor matrix = in_float32 ? kernel : kernel.to(type);
+  const bool in_bf16 = type == at::kBFloat16 && fits_linear_in_bf16(x);
+  const at::Tensor matrix = in_float32 || in_bf16 ? kernel : kernel.to(type);
   const at::Tensor weight = matrix.reshape({in, -1}).t();  // (out, in)
   TORCH_CHECK(weight.size(0) == bias.numel(), in, " features do not fit a kernel of shape ",
               kernel.sizes());
   count_macs(pass, x.numel() * weight.size(0));
   if (in_float32) return linear_in_float32(x.to(type), weight, bias.reshape(-1));
+  if (in_bf16) return linear_in_bf16(x, weight, bias.reshape(-1));
   return linear(x.to(type), weight, bias.to(type).reshape(-1));
 }
 

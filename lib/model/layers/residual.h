@@ -10,7 +10,7 @@
 namespace bv {
 
 // The residual stream of a model whose branches begin with a layer norm. The norm that follows a
-// branch also adds it, because one GPU kernel does both.
+// branch also adds it, because one kernel does both.
 class Residual {
  public:
   explicit Residual(at::Tensor x) : x_(std::move(x)) {}
