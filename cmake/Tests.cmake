@@ -66,12 +66,26 @@ function(bv_test module last)
   bv_add_test(${module} ${module})
 endfunction()
 
-foreach(module util config report device distributed ckpt compare input model models tasks evals train export predict
+# Adds a test <module>_<source> for each source of test_<module>. These tests often wait for processes,
+# so `ctest -j3` runs three at a time on two cores.
+function(bv_tests_by_source module)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/${module}/*_test.cc)
+  foreach(source ${sources})
+    cmake_path(GET source STEM file)
+    string(REGEX REPLACE "_test$" "" name ${module}_${file})
+    bv_add_test(${name} ${module} --filenames-as-tags "[#${file}]~[.]")  # without hidden tests
+    set_tests_properties(${name} PROPERTIES PROCESSORS 1)
+  endforeach()
+endfunction()
+
+foreach(module util config report device ckpt compare input model models tasks evals train export predict
              init help bench)
   bv_test(${module} ${module})
 endforeach()
-# Its processes mostly wait for each other. It takes long, so it starts early.
-set_tests_properties(distributed PROPERTIES PROCESSORS 2 COST 900)
+bv_test_program(distributed distributed)
+bv_tests_by_source(distributed)
+# Those that take long start early.
+set_tests_properties(distributed_group distributed_launcher PROPERTIES COST 900)
 bv_test(params train)  # the tests of params and optim train a small model
 bv_test(optim train)
 bv_test(cuda train)
@@ -116,18 +130,11 @@ add_test(NAME emulated_cuda
 set_tests_properties(emulated_cuda PROPERTIES TIMEOUT 2400 PROCESSORS 1 COST 500
   ENVIRONMENT "LD_LIBRARY_PATH=${BV_EMULATED};BVTRAIN_REQUIRE_CUDA=1")
 
-# Tests of the whole binary often wait for processes that start, so `ctest -j3` runs three at a time on
-# two cores, each source of test/e2e as a test of its own. The longest starts first.
+# Tests of the whole binary.
 bv_test_program(e2e bench)
 add_dependencies(test_e2e bvtrain bv_prestart bv_emulated_links)
-file(GLOB e2e_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/e2e/*_test.cc)
-foreach(source ${e2e_sources})
-  cmake_path(GET source STEM file)
-  string(REGEX REPLACE "_test$" "" name e2e_${file})
-  bv_add_test(${name} e2e --filenames-as-tags "[#${file}]~[.]")  # without hidden tests
-  set_tests_properties(${name} PROPERTIES PROCESSORS 1)
-endforeach()
-set_tests_properties(e2e_faults PROPERTIES COST 1000)
+bv_tests_by_source(e2e)
+set_tests_properties(e2e_faults PROPERTIES COST 1000)  # takes longest, so it starts first
 
 # Measures a step without a loader; scripts/bench/gpu.sh packs it for machines with a GPU.
 add_executable(step_bench ${CMAKE_SOURCE_DIR}/scripts/bench/gpu/step_bench.cc

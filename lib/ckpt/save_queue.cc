@@ -104,12 +104,12 @@ void SaveQueue::await_all() {
 // Returns the seconds left in the budget.
 double SaveQueue::budget() {
   const Clock::time_point now = Clock::now();
-  budget_ = std::min(kBurst, budget_ + kShare * Seconds(now - refilled_).count());
+  budget_ = std::min(burst_, budget_ + kShare * Seconds(now - refilled_).count());
   refilled_ = now;
   return budget_;
 }
 
-void SaveQueue::spend(Seconds time) { budget_ = std::max(budget_ - time.count(), -kBurst); }
+void SaveQueue::spend(Seconds time) { budget_ = std::max(budget_ - time.count(), -burst_); }
 
 bool SaveQueue::is_free(int buffer) const {
   return std::none_of(jobs_.begin(), jobs_.end(),

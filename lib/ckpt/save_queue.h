@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "lib/util/crash_point.h"
 #include "lib/util/host.h"
 
 namespace bv {
@@ -28,7 +29,7 @@ namespace bv {
 class SaveQueue {
  public:
   static constexpr double kShare = 0.03;
-  static constexpr double kBurst = 0.15;  // seconds
+  static constexpr double kBurst = 0.15;  // seconds; BVTRAIN_SAVE_BUDGET changes it
 
   struct Job {
     std::function<void()> work;  // throws nothing
@@ -67,12 +68,13 @@ class SaveQueue {
   int64_t left_out_ = 0;        // how many saves
   int64_t left_out_step_ = -1;  // of the last one
   const double cores_ = usable_cores();
+  const double burst_ = save_budget().value_or(kBurst);
 
   std::mutex mutex_;                 // guards what follows up to refilled_
   std::condition_variable changed_;  // a job was added or is done, or nothing will be added
   std::deque<Job> jobs_;             // the first one is in progress, or is next
   bool ended_ = false;
-  double budget_ = kBurst;  // seconds, at the time refilled_
+  double budget_ = burst_;  // seconds, at the time refilled_
   Clock::time_point refilled_ = Clock::now();
 
   std::thread thread_;

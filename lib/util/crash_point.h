@@ -8,6 +8,7 @@
 //                                            "flock" for other hosts
 //   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write is tried again
 //   BVTRAIN_LOCK_BEAT=<seconds>              WorkdirLock::kBeat
+//   BVTRAIN_SAVE_BUDGET=<seconds>            SaveQueue::kBurst; with a large one no save is skipped
 //   BVTRAIN_BATCH_LIMIT=<bytes>              a run saves a bad step's batch only if its images take
 //                                            at most this
 // Without these variables a crash point costs two look-ups in the environment.
@@ -77,12 +78,15 @@ inline std::optional<double> number_from(const char* variable) {
 
 }  // namespace crash_detail
 
-// Return what BVTRAIN_RETRY_AFTER and BVTRAIN_LOCK_BEAT say, in seconds, and BVTRAIN_BATCH_LIMIT,
-// in bytes.
+// Return what BVTRAIN_RETRY_AFTER, BVTRAIN_LOCK_BEAT and BVTRAIN_SAVE_BUDGET say, in seconds, and
+// BVTRAIN_BATCH_LIMIT, in bytes.
 inline std::optional<double> retry_wait() {
   return crash_detail::number_from("BVTRAIN_RETRY_AFTER");
 }
 inline std::optional<double> lock_beat() { return crash_detail::number_from("BVTRAIN_LOCK_BEAT"); }
+inline std::optional<double> save_budget() {
+  return crash_detail::number_from("BVTRAIN_SAVE_BUDGET");
+}
 inline std::optional<double> bad_batch_limit() {
   return crash_detail::number_from("BVTRAIN_BATCH_LIMIT");
 }

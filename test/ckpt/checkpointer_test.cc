@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>
@@ -417,18 +418,18 @@ TEST_CASE(
     "afterwards") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());
-  // Writing takes another second: enough to check that save() does not wait for it.
-  ::setenv("BVTRAIN_SLEEP_AT", "ckpt.shard_written:1+:1", 1);
-  {
-    Checkpointer checkpointer(workdir);
-    Snapshot snapshot = state_of(1, int64_t{8} << 20);
-    const at::Tensor watched = snapshot.tensors.at("params/head/kernel");
-    checkpointer.save(std::move(snapshot), false);
-    CHECK(checkpointer.committed_step() != 1);
-    CHECK(wait_until([&] { return checkpointer.committed_step() == 1; }));
-    CHECK(wait_until([&] { return watched.use_count() == 1; }));
-  }
-  ::unsetenv("BVTRAIN_SLEEP_AT");
+  // The save cannot end before save() has returned.
+  std::atomic<bool> returned = false, in_time = false;
+  Checkpointer checkpointer(workdir);
+  Snapshot snapshot = state_of(1, int64_t{8} << 20);
+  snapshot.before_commit = [&] { in_time = wait_until([&] { return returned.load(); }); };
+  const at::Tensor watched = snapshot.tensors.at("params/head/kernel");
+  checkpointer.save(std::move(snapshot), false);
+  CHECK(checkpointer.committed_step() != 1);
+  returned = true;
+  CHECK(wait_until([&] { return checkpointer.committed_step() == 1; }));
+  CHECK(in_time);
+  CHECK(wait_until([&] { return watched.use_count() == 1; }));
 }
 
 TEST_CASE("checkpointer: a failed write is reported, and older checkpoints stay") {

@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <latch>
 
+#include "test/support/variable.h"
+
 namespace bv {
 
 TEST_CASE("a save that begins while training waits for it is not left out") {
@@ -56,6 +58,21 @@ TEST_CASE("saves are left out until the budget has time for one again") {
   queue.add({.work = [] {}});
   CHECK(queue.left_out() == step - 3);
   queue.await_all();
+}
+
+TEST_CASE("with BVTRAIN_SAVE_BUDGET training waits for a slow save, and no save is left out") {
+  const test::Variable large("BVTRAIN_SAVE_BUDGET", "1000");
+  SaveQueue queue;
+  for (int64_t step = 1; step <= 4; ++step) {
+    CHECK_FALSE(queue.leave_out(step));
+    const auto slow = [] {
+      std::this_thread::sleep_for(std::chrono::duration<double>(0.7 * SaveQueue::kBurst));
+    };
+    const int buffer = queue.free_buffer();
+    queue.add({.work = slow, .buffer = buffer, .step = step, .may_be_left_out = true});
+  }
+  queue.await_all();
+  CHECK(queue.left_out() == 0);
 }
 
 TEST_CASE("the thread that saves computes alone") {

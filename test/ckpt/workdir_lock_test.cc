@@ -140,7 +140,6 @@ TEST_CASE(
 }
 
 TEST_CASE("workdir: where locks hold per host, the line of another machine is watched") {
-  const Variable beat("BVTRAIN_LOCK_BEAT", "0.2");
   const MemoryFolder folder;
   const std::string lock = folder / ".lock";
   const auto write_line = [&](int counter) {
@@ -151,6 +150,7 @@ TEST_CASE("workdir: where locks hold per host, the line of another machine is wa
   };
   write_line(1);
   {
+    const Variable beat("BVTRAIN_LOCK_BEAT", "2");  // the other thread may be held up
     std::jthread other([&](const std::stop_token& stop) {
       for (int counter = 2; !stop.stop_requested(); ++counter) {
         write_line(counter);
@@ -162,6 +162,7 @@ TEST_CASE("workdir: where locks hold per host, the line of another machine is wa
               ": error: the workdir is in use by process 123 on host there; wait for it "
               "or choose another --workdir");
   }
+  const Variable beat("BVTRAIN_LOCK_BEAT", "0.2");
   write_line(1);
   const double begin = now();
   Workdir workdir(folder.path());

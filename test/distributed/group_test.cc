@@ -5,12 +5,14 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <sstream>
-#include <thread>
 
 #include "lib/distributed/nccl_environment.h"
 #include "lib/distributed/open_files.h"
+#include "lib/distributed/watch/watch.h"
 #include "test/distributed/workers.h"
 #include "test/support/variable.h"
 
@@ -36,6 +38,26 @@ void check_others(const std::vector<Finished>& ended, int culprit, const std::st
     REQUIRE(lines.size() == 1);
     CHECK_THAT(lines[0], Catch::Matches(pattern));
     CHECK(ended[r].err == lines[0] + "\n");
+  }
+}
+
+constexpr int kTrials = 4;
+
+// Whether a rank has found the store lost instead of the failure. Rank 0 hosts the store and ends a
+// second after the failure. A busy machine may hold up another rank for longer: the test then
+// starts the group again.
+bool lost_store(const std::vector<Finished>& ended) {
+  return std::any_of(ended.begin(), ended.end(), [](const Finished& one) {
+    return contains(one.err, "the run's store at ") && contains(one.err, "is lost");
+  });
+}
+
+// Runs a group until no rank has found the store lost. Returns how its ranks ended.
+std::vector<Finished> run_until_told(const std::function<std::vector<Worker>()>& start) {
+  for (int trial = 1;; ++trial) {
+    auto workers = start();
+    auto ended = wait_all(workers);
+    if (trial == kTrials || !lost_store(ended)) return ended;
   }
 }
 
@@ -134,11 +156,12 @@ TEST_CASE("20 normal ends: no rank waits for a time-out") {
 }
 
 TEST_CASE("a killed rank is named by all others") {
-  std::vector<std::vector<Worker>> groups;
-  for (const char* fault : {"kill:0:5", "kill:2:5"})
-    groups.push_back(start_ranks("steps", 3, {{"DIST_FAULT", fault}}));
+  auto first_killed = start_ranks("steps", 3, {{"DIST_FAULT", "kill:0:5"}});
+  const auto last_ended = run_until_told([] {
+    return start_ranks("steps", 3, {{"DIST_FAULT", "kill:2:5"}});
+  });
   for (const int culprit : {0, 2}) {
-    const auto ended = wait_all(groups[culprit == 0 ? 0 : 1]);
+    const auto ended = culprit == 0 ? wait_all(first_killed) : last_ended;
     CHECK(ended[static_cast<size_t>(culprit)].code == 128 + SIGKILL);
     // Rank 0 hosts the store, which is lost with it.
     const std::string cause =
@@ -154,12 +177,17 @@ TEST_CASE("a killed rank is named by all others") {
 }
 
 TEST_CASE("a stopped rank is named once it counts as silent, and ends when it continues") {
-  auto workers = start_ranks("steps", 3, {{"DIST_FAULT", "stop:2:5"}});
+  std::vector<Worker> workers;
   std::vector<Finished> ended;
-  for (const size_t r : {0, 1}) ended.push_back(workers[r].wait());
+  for (int trial = 0; trial < kTrials && (trial == 0 || lost_store(ended)); ++trial) {
+    workers =
+        start_ranks("steps", 3, {{"DIST_FAULT", "stop:2:5"}, {"BVTRAIN_SILENCE", kShortSilence}});
+    ended.clear();
+    for (const size_t r : {0, 1}) ended.push_back(workers[r].wait());
+  }
   check_others(ended, -1,
                R"(\[distributed\] rank 2)" + kWho +
-                   R"(sent no heartbeat for 2(\.\d+)? s; its last step was 4; it never joined )"
+                   R"(sent no heartbeat for \d+(\.\d+)? s; its last step was 4; it never joined )"
                    R"(collective 7 \(gradients\))");
   // The store on rank 0 is gone by now.
   workers[2].kill(SIGCONT);
@@ -170,7 +198,8 @@ TEST_CASE("a stopped rank is named once it counts as silent, and ends when it co
 
 TEST_CASE("ranks in the last barrier of a complete run end with 0 if another one is lost") {
   auto leaving = start_ranks("steps", 3, {{"DIST_FAULT", "leaves:2:-1"}});
-  auto hanging = start_ranks("steps", 3, {{"DIST_FAULT", "hangs:2:-1"}});
+  auto hanging =
+      start_ranks("steps", 3, {{"DIST_FAULT", "hangs:2:-1"}, {"BVTRAIN_SILENCE", kShortSilence}});
   const std::string done = "; the run was complete by then";
   for (const size_t r : {0, 1}) {
     for (auto* ranks : {&leaving, &hanging}) {
@@ -189,8 +218,9 @@ TEST_CASE("ranks in the last barrier of a complete run end with 0 if another one
 }
 
 TEST_CASE("a rank that ends with an error tells the others why") {
-  auto workers = start_ranks("steps", 3, {{"DIST_FAULT", "error:1:2"}});
-  const auto ended = wait_all(workers);
+  const auto ended = run_until_told([] {
+    return start_ranks("steps", 3, {{"DIST_FAULT", "error:1:2"}});
+  });
   CHECK(ended[1].code == 5);
   CHECK(ended[1].err == "out/x: error: no space left\n");
   check_others(
@@ -219,16 +249,17 @@ TEST_CASE("a signal that came to all ranks is no failure, whichever looks for it
 }
 
 TEST_CASE("a rank that is alive but does not join a collective is named after the step time-out") {
-  auto late = start_ranks("steps", 3, {{"DIST_FAULT", "late:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
   // A long phase may take longer than a step.
   auto in_phase =
-      start_ranks("steps", 2, {{"DIST_FAULT", "phase:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "0.6"}});
-  const auto first = late[0].wait(), third = late[2].wait();
-  check_others({first, third}, -1,
+      start_ranks("steps", 2, {{"DIST_FAULT", "phase:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "2"}});
+  const auto late = run_until_told([] {
+    return start_ranks("steps", 3, {{"DIST_FAULT", "late:1:6"}, {"BVTRAIN_STEP_TIMEOUT", "2"}});
+  });
+  check_others(late, 1,
                R"(\[distributed\] rank 1)" + kWho +
-                   R"(is alive but kept the others waiting for [12](\.\d+)? s; its last step was )"
+                   R"(is alive but kept the others waiting for \d+(\.\d+)? s; its last step was )"
                    R"(5; it never joined collective 8 \(gradients\))");
-  CHECK(late[1].wait().code == 7);  // it finds that it was named
+  CHECK(late[1].code == 7);  // it finds that it was named
   for (const Finished& ended : wait_all(in_phase)) {
     CHECK(ended.code == 0);
     CHECK(ended.err.empty());
@@ -236,29 +267,31 @@ TEST_CASE("a rank that is alive but does not join a collective is named after th
 }
 
 TEST_CASE("if the devices of all ranks hang, the run ends and blames no finished collective") {
-  auto workers =
-      start_ranks("steps", 2, {{"DIST_DEVICE_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "1"}});
-  // The ranks block outside of any wait that they tell of.
-  auto silent = start_ranks(
-      "steps", 2,
-      {{"DIST_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "0.5"}, {"BVTRAIN_PHASE_TIMEOUT", "2"}});
-  for (const Finished& ended : wait_all(workers)) {
-    CHECK(ended.code == 7);
-    CHECK_THAT(ended.err,
-               Catch::Matches(R"(\[distributed\] no rank has made progress for )"
-                              R"(\d+(\.\d+)? s, since collective 8 \(inner\), and this one waits )"
-                              R"(for its device: does a device or a collective hang\?\n)"));
-  }
-  for (const Finished& ended : wait_all(silent)) {
-    CHECK(ended.code == 7);
-    CHECK_THAT(ended.err,
-               Catch::Matches(R"(\[distributed\] no rank has made progress for \d+(\.\d+)? s, )"
-                              R"(since collective 7 \(gradients\): does a device hang\?\n)"));
+  const auto all = run_until_told([] {
+    auto ranks =
+        start_ranks("steps", 2, {{"DIST_DEVICE_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "2"}});
+    // Two other ranks block outside of any wait that they tell of.
+    auto silent = start_ranks(
+        "steps", 2,
+        {{"DIST_HANGS", "6"}, {"BVTRAIN_STEP_TIMEOUT", "2"}, {"BVTRAIN_PHASE_TIMEOUT", "2"}});
+    for (Worker& rank : silent) ranks.push_back(std::move(rank));
+    return ranks;
+  });
+  for (size_t i = 0; i < all.size(); ++i) {
+    CHECK(all[i].code == 7);
+    const std::string since = i < 2 ? R"(8 \(inner\), and this one waits for its device: )"
+                                      R"(does a device or a collective hang\?\n)"
+                                    : R"(7 \(gradients\): does a device hang\?\n)";
+    CHECK_THAT(all[i].err, Catch::Matches(R"(\[distributed\] no rank has made progress for )"
+                                          R"(\d+(\.\d+)? s, since collective )" +
+                                          since));
   }
 }
 
 TEST_CASE("a slow rank is warned about once, by rank 0") {
-  auto workers = start_ranks("steps", 3, {{"DIST_FAULT", "slow:1:-1"}, {"DIST_STEPS", "50"}});
+  auto workers = start_ranks(
+      "steps", 3,
+      {{"DIST_FAULT", "slow:1:-1"}, {"DIST_STEPS", "50"}, {"BVTRAIN_HEARTBEAT", "0.2"}});
   const auto ended = wait_all(workers);
   for (const Finished& one : ended) CHECK(one.code == 0);
   const std::string needle = "is slow: its steps take ";
@@ -269,29 +302,32 @@ TEST_CASE("a slow rank is warned about once, by rank 0") {
   CHECK(ended[0].err.find(needle, found + 1) == std::string::npos);
   const double ratio = std::stod(ended[0].err.substr(found + needle.size()));
   CHECK(ratio > 2);
-  CHECK(ratio < 6);
+  CHECK(ratio < 12);
   CHECK(ended[1].err.empty());
   CHECK(ended[2].err.empty());
 }
 
 TEST_CASE("ranks that never join are named at the start") {
-  const int port = free_port();
-  Variables variables = rank_variables(0, 4, port);
-  variables["BVTRAIN_STARTUP_TIMEOUT"] = "1.5";
-  Worker first("steps", variables);
-  variables = rank_variables(2, 4, port);
-  Worker third("steps", variables);  // it would wait for longer
-  for (Worker* worker : {&first, &third}) {
-    const Finished ended = worker->wait();
+  Variables variables = rank_variables(1, 4, free_port());
+  variables["BVTRAIN_STARTUP_TIMEOUT"] = "0.3";
+  Worker storeless("steps", variables);
+  const auto some = run_until_told([] {
+    const int port = free_port();
+    std::vector<Worker> ranks;
+    ranks.emplace_back("wait_for_others", rank_variables(2, 4, port));  // would wait for longer
+    CHECK(ranks[0].first_line() == "waiting");
+    Variables of_first = rank_variables(0, 4, port);
+    of_first["BVTRAIN_STARTUP_TIMEOUT"] = "3";
+    ranks.emplace_back("steps", of_first);
+    return ranks;
+  });
+  for (const Finished& ended : some) {
     CHECK(ended.code == 7);
-    CHECK_THAT(ended.err,
-               Catch::Matches(R"(\[distributed\] only some of 4 ranks joined within 1\.\d+ s; )"
-                              R"(missing: 1, 3\n)"));
+    CHECK_THAT(ended.err, Catch::Matches(R"(\[distributed\] only some of 4 ranks joined within )"
+                                         R"(\d+(\.\d+)? s; missing: 1, 3\n)"));
   }
 
-  variables = rank_variables(1, 4, free_port());
-  variables["BVTRAIN_STARTUP_TIMEOUT"] = "0.3";
-  const Finished alone = Worker("steps", variables).wait();
+  const Finished alone = storeless.wait();
   CHECK(alone.code == 7);
   CHECK_THAT(
       alone.err,
@@ -308,7 +344,8 @@ TEST_CASE("a rank that waits for the others at the start can be stopped, and tel
   Worker first(role, rank_variables(0, 3, port)), second(role, rank_variables(1, 3, port));
   for (const Worker* worker : {&storeless, &host, &first, &second})
     CHECK(worker->first_line() == "waiting");
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  Store store = store_of(find_rank_layout({}, rank_variables(1, 3, port)));
+  CHECK(wait_until([&] { return store.has({heartbeat_key(0), heartbeat_key(1)}); }));
   storeless.kill(SIGTERM);
   host.kill(SIGUSR1);
   second.kill(SIGINT);

@@ -56,6 +56,12 @@ TEST_CASE("the group does not start again after a step if the run's files are go
                      {"DIST_WORKDIR_PROBLEM", "out/x: the workdir is gone"}});
   };
   Worker late = start("kill:1:50"), early = start("kill:1:0");
+  const Hosts nodes({{"DIST_RANKS", "1"},
+                     {"DIST_STEPS", "100"},
+                     {"DIST_FAULT", "kill:1:50"},
+                     {"DIST_RESTARTS", "1"},
+                     {"DIST_WORKDIR_PROBLEM", "out/x: the workdir is gone"}});
+  Worker second = nodes.start("1"), first = nodes.start("0");
   const Finished lost = late.wait(), again = early.wait();
   INFO(lost.err << again.err);
   CHECK(lost.code == 137);
@@ -64,13 +70,6 @@ TEST_CASE("the group does not start again after a step if the run's files are go
   CHECK(again.code == 0);  // nothing was lost before the first step
   CHECK(count(again.err, "starting again, 1 of 1") == 1);
 
-  Variables variables = {{"DIST_RANKS", "1"},
-                         {"DIST_STEPS", "100"},
-                         {"DIST_FAULT", "kill:1:50"},
-                         {"DIST_RESTARTS", "1"},
-                         {"DIST_WORKDIR_PROBLEM", "out/x: the workdir is gone"}};
-  const Hosts nodes(variables);
-  Worker second = nodes.start("1"), first = nodes.start("0");
   const Finished one = first.wait(), two = second.wait();
   INFO(one.err << two.err);
   CHECK(one.code == 7);
@@ -135,7 +134,7 @@ TEST_CASE("a signal before the ranks start again does not hide that one was kill
   const Hosts nodes({{"DIST_RANKS", "1"},
                      {"DIST_STEPS", "1000000"},
                      {"DIST_RESTARTS", "1"},
-                     {"DIST_GRACE", "5"}});
+                     {"DIST_GRACE", "4"}});
   Worker first = nodes.start("0"), second = nodes.start("1");
   CHECK(first.first_line() == "stepping");
   const std::set<int> stopped = children_of(first.pid()), killed = children_of(second.pid());
@@ -143,7 +142,8 @@ TEST_CASE("a signal before the ranks start again does not hide that one was kill
   REQUIRE(killed.size() == 1);
   ::kill(*stopped.begin(), SIGSTOP);  // node 0 waits for it until the grace period is over
   ::kill(*killed.begin(), SIGKILL);
-  std::this_thread::sleep_for(std::chrono::seconds(2));  // node 1 now waits for node 0
+  CHECK(gone(killed, 2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // node 1 now waits for node 0
   second.kill(SIGUSR1);
   const Finished two = second.wait();
   INFO(two.err);

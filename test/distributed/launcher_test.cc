@@ -17,6 +17,8 @@
 namespace bv::test {
 namespace {
 
+constexpr double kGone = 20;  // seconds for killed processes to be gone
+
 // Whether a process has a handler for the signal, or waits for it with the signal blocked.
 bool handles(int pid, int signal) {
   std::ifstream status(fmt::format("/proc/{}/status", pid));
@@ -55,13 +57,13 @@ TEST_CASE("warnings of any rank are shown at once, and error lines of a rank tha
   const std::string shown = by + warning + by + short_warning + by + error + by + after;
   Variables variables = {{"DIST_RANKS", "2"},
                          {"DIST_SAYS", error + after + warning + short_warning}};
-  const Finished whole = launched(variables).wait();
-  CHECK(whole.code == 0);
-  CHECK(whole.err == shown);  // the error lines at the end
+  Worker complete = launched(variables);
   variables.insert({{"DIST_STEPS", "1000000"}, {"DIST_HOLD", "0.1"}});
   Worker killed = launched(variables);
-  CHECK(killed.first_line() == "stepping");
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const Finished whole = complete.wait();
+  CHECK(whole.code == 0);
+  CHECK(whole.err == shown);  // the error lines at the end
+  CHECK(wait_until([&] { return killed.errors().starts_with(shown); }));
   killed.kill(SIGKILL);
   // Rank 0 may find the store lost just before it is killed with the launcher, and say so.
   CHECK(killed.wait().err.starts_with(shown));
@@ -69,7 +71,7 @@ TEST_CASE("warnings of any rank are shown at once, and error lines of a rank tha
 
 TEST_CASE("an error line of several ranks is printed once, also if they go on") {
   const Finished ended = launched({{"DIST_RANKS", "4"},
-                                   {"DIST_STEPS", "200"},
+                                   {"DIST_STEPS", "100"},
                                    {"DIST_HOLD", "0.1"},
                                    {"DIST_SAYS", "[input] b.jpg: truncated\n"}})
                              .wait();
@@ -77,6 +79,11 @@ TEST_CASE("an error line of several ranks is printed once, also if they go on") 
   CHECK(ended.code == 0);
   CHECK(count(ended.err, "[input] b.jpg: truncated\n") == 1);
 }
+
+// Whether another rank has found a rank dead before its launcher reported how it ended. The
+// launcher has a second for that. A busy machine may hold it up for longer: the test then starts it
+// again.
+bool died_first(const Finished& ended) { return contains(ended.err, ") died; "); }
 
 TEST_CASE("the launcher returns the code of the rank that failed first") {
   struct Case {
@@ -90,43 +97,63 @@ TEST_CASE("the launcher returns the code of the rank that failed first") {
       {"error", "1", 5, "ended with exit code 5: out/x: error: no space left"},
       {"kill", "1", 137, killed},
       {"kill", "0", 137, killed}};
+  const auto start = [](const Case& one) {
+    return launched({{"DIST_RANKS", "2"}, {"DIST_FAULT", one.fault + ":" + one.rank + ":3"}});
+  };
   std::vector<Worker> launchers;
-  for (const Case& one : cases)
-    launchers.push_back(
-        launched({{"DIST_RANKS", "2"}, {"DIST_FAULT", one.fault + ":" + one.rank + ":3"}}));
+  for (const Case& one : cases) launchers.push_back(start(one));
   for (size_t i = 0; i < cases.size(); ++i) {
     const auto& [fault, rank, code, cause] = cases[i];
-    const Finished ended = launchers[i].wait();
+    Finished ended = launchers[i].wait();
+    for (int again = 0; again < 3 && died_first(ended); ++again) ended = start(cases[i]).wait();
     INFO(fault << ": " << ended.err);
     CHECK(ended.code == code);
     // The group's line appears once, although several ranks report it.
     CHECK(count(ended.err, "[distributed] ") == 1);
     const std::string own = fault == "error" ? R"(\[rank 1\] out/x: error: no space left\n)" : "";
-    CHECK_THAT(ended.err, Catch::Matches(R"(\[distributed\] rank )" + rank +
-                                         R"( \([^ ]+, pid \d+\) )" + cause +
-                                         R"(; its last step was 2; it never joined collective \d+)"
-                                         R"(( \(gradients\)|, which no rank had started yet)\n)" +
-                                         own));
+    CHECK_THAT(
+        ended.err,
+        Catch::Matches(R"(\[distributed\] rank )" + rank + R"( \([^ ]+, pid \d+\) )" + cause +
+                       R"(; its last step was [12]; it never joined collective \d+)"
+                       R"(( \(gradients\)|, which no rank had started yet)\n)" +
+                       own));
   }
 }
 
-TEST_CASE("a stopped rank does not survive the run") {
-  Worker launcher = launched({{"DIST_RANKS", "2"}, {"DIST_FAULT", "stop:1:3"}});
-  CHECK(launcher.first_line() == "stepping");
-  const std::set<int> ranks = children_of(launcher.pid());
+TEST_CASE("a stopped rank does not survive the run, also if it is alone on its host") {
+  Variables variables = {
+      {"DIST_RANKS", "2"}, {"DIST_FAULT", "stop:1:3"}, {"BVTRAIN_SILENCE", kShortSilence}};
+  Worker launcher = launched(variables);
+  variables["DIST_RANKS"] = "1";
+  const Hosts nodes(variables);
+  Worker first = nodes.start("0"), second = nodes.start("1");
+  std::set<int> ranks, alone;
+  CHECK(wait_until([&] {
+    if (ranks.empty() && !launcher.output().empty()) ranks = children_of(launcher.pid());
+    if (alone.empty() && !first.output().empty()) alone = children_of(second.pid());
+    return !ranks.empty() && !alone.empty();
+  }));
   CHECK(ranks.size() == 2);
+  CHECK(alone.size() == 1);
   const Finished ended = launcher.wait();
   CHECK(ended.code == 7);
   CHECK(count(ended.err, "[distributed] rank 1 (") == 1);
-  CHECK(gone(ranks, 1));
+  CHECK(gone(ranks, kGone));
+  const Finished one = first.wait(), two = second.wait();
+  INFO(one.err << two.err);
+  CHECK(one.code == 7);
+  CHECK(two.code == 7);
+  CHECK(gone(alone, kGone));
 }
 
 TEST_CASE("a complete run succeeds although a rank is lost in the last barrier") {
   const std::vector<std::string> faults = {"leaves:1:-1", "hangs:1:-1", "hangs:2:-1"};
   std::vector<Worker> launchers;
   for (const std::string& fault : faults)
-    launchers.push_back(
-        launched({{"DIST_RANKS", "3"}, {"DIST_FAULT", fault}, {"DIST_RESTARTS", "1"}}));
+    launchers.push_back(launched({{"DIST_RANKS", "3"},
+                                  {"DIST_FAULT", fault},
+                                  {"DIST_RESTARTS", "1"},
+                                  {"BVTRAIN_SILENCE", kShortSilence}}));
   Variables variables = {
       {"DIST_RANKS", "1"}, {"DIST_FAULT", "leaves:1:-1"}, {"DIST_RESTARTS", "1"}};
   const Hosts nodes(variables);
@@ -139,7 +166,7 @@ TEST_CASE("a complete run succeeds although a rank is lost in the last barrier")
     CHECK(ended.code == 0);
     CHECK(count(ended.err, "; the run was complete by then\n") >= 1);
     CHECK(count(ended.err, "starting again") == 0);
-    CHECK(gone(ranks, 1));
+    CHECK(gone(ranks, kGone));
   }
   const Finished one = first.wait(), two = second.wait();
   INFO(one.err << two.err);
@@ -164,19 +191,26 @@ TEST_CASE("a rank that SIGKILL does not end is left behind") {
   const Finished ended = launcher.wait();
   INFO(ended.err);
   CHECK(ended.code == 0);
-  CHECK(count(ended.err, fmt::format("warning: rank 1 (pid {}, state Z) did not end within 1 s of "
-                                     "SIGKILL; the launcher continues without it\n",
-                                     stuck)) == 1);
+  size_t warnings = 0;
+  for (const char state : {'Z', 'R', 'S', 'D', 't'})  // Z, unless a busy machine delays its end
+    warnings +=
+        count(ended.err, fmt::format("warning: rank 1 (pid {}, state {}) did not end within "
+                                     "1 s of SIGKILL; the launcher continues without it\n",
+                                     stuck, state));
+  CHECK(warnings == 1);
   CHECK(count(ended.err, "starting again, 1 of 1, with 2 ranks here\n") == 1);
   CHECK(::waitpid(stuck, nullptr, __WALL) == stuck);
 }
 
 TEST_CASE("ranks that a signal kills before they handle it do not leave the others waiting") {
-  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_STEPS", "1000000"}, {"BVTRAIN_SILENCE", "15"}});
-  Worker first = nodes.start("0"), second = nodes.start("1");
-  CHECK(first.first_line() == "stepping");
-  second.kill(SIGTERM);  // passed on to its rank, which has no handler here
-  const Finished two = second.wait(), one = first.wait();
+  Finished one, two;
+  for (int trial = 0; trial < 4 && (trial == 0 || died_first(one)); ++trial) {
+    const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_STEPS", "1000000"}, {"BVTRAIN_SILENCE", "15"}});
+    Worker first = nodes.start("0"), second = nodes.start("1");
+    CHECK(first.first_line() == "stepping");
+    second.kill(SIGTERM);  // passed on to its rank, which has no handler here
+    two = second.wait(), one = first.wait();
+  }
   INFO(one.err << two.err);
   CHECK(two.code == 143);
   CHECK(one.code == 7);
@@ -190,7 +224,7 @@ TEST_CASE("no rank survives a killed launcher") {
   REQUIRE(ranks.size() == 2);
   launcher.kill(SIGKILL);
   launcher.wait();
-  CHECK(gone(ranks, 2));
+  CHECK(gone(ranks, kGone));
 }
 
 TEST_CASE("a signal to the launcher or to any rank ends all of them in the same way") {
@@ -226,59 +260,56 @@ TEST_CASE("two launchers of two hosts make one group, and start it again togethe
 }
 
 TEST_CASE("the code of a rank that crashes counts, not that of one that stops as it was asked to") {
-  for (const char* codes : {"75 6", "6 75"}) {
-    const Finished ended = launched({{"DIST_RANKS", "2"}, {"DIST_END_CODES", codes}}).wait();
+  std::vector<Worker> launchers;
+  for (const char* codes : {"75 6", "6 75"})
+    launchers.push_back(launched({{"DIST_RANKS", "2"}, {"DIST_END_CODES", codes}}));
+  for (const Finished& ended : wait_all(launchers)) {
     INFO(ended.err);
     CHECK(ended.code == 6);
   }
 }
 
 TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped") {
-  for (const auto& [node, signal, code] :
-       {std::tuple{"1", SIGTERM, 143}, {"0", SIGINT, 130}, {"1", SIGUSR1, 75}}) {
-    Worker launcher = Hosts(Variables{{"DIST_ANNOUNCES", "1"}}).start(node);
+  struct Case {
+    const char* node;
+    int signal, code;
+  };
+  const std::vector<Case> cases = {{"1", SIGTERM, 143}, {"0", SIGINT, 130}, {"1", SIGUSR1, 75}};
+  std::vector<Worker> launchers;
+  for (const Case& one : cases)
+    launchers.push_back(Hosts(Variables{{"DIST_ANNOUNCES", "1"}}).start(one.node));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Worker& launcher = launchers[i];
     CHECK(launcher.first_line() == "launching");  // before that a signal ends the process at once
-    REQUIRE(wait_until([&, &signal = signal] { return handles(launcher.pid(), signal); }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    launcher.kill(signal);
-    const Finished ended = launcher.wait();
+    REQUIRE(wait_until([&] { return handles(launcher.pid(), cases[i].signal); }));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (size_t i = 0; i < cases.size(); ++i) launchers[i].kill(cases[i].signal);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Finished ended = launchers[i].wait();
     INFO(ended.err);
-    CHECK(ended.code == code);
-    CHECK(ended.out.ends_with("launched: " + std::to_string(code) + "\n"));
+    CHECK(ended.code == cases[i].code);
+    CHECK(ended.out.ends_with("launched: " + std::to_string(cases[i].code) + "\n"));
     CHECK(ended.err.empty());
   }
 }
 
 TEST_CASE("a launcher for a place that is taken is refused, and the run continues") {
-  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_STEPS", "200"}});
-  Worker second = nodes.start("1");
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  Worker first = nodes.start("0");
+  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_CHILD", "until_signal"}});
+  Worker second = nodes.start("1"), first = nodes.start("0");
   CHECK(first.first_line() == "stepping");
   const Finished again = nodes.start("1").wait();
   CHECK(again.code == 2);
   CHECK(again.err ==
         "--node-rank 1: error: node 1 has joined already: was this command given twice, or on two "
         "hosts?\n");
-  CHECK(first.wait().code == 0);
-  CHECK(second.wait().code == 0);
-}
-
-TEST_CASE("a stopped rank that is alone on its host is ended by its launcher") {
-  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
-  Worker first = nodes.start("0"), second = nodes.start("1");
-  CHECK(first.first_line() == "stepping");
-  const std::set<int> ranks = children_of(second.pid());
-  CHECK(ranks.size() == 1);
-  const Finished one = first.wait(), two = second.wait();
-  INFO(one.err << two.err);
-  CHECK(one.code == 7);
-  CHECK(two.code == 7);
-  CHECK(gone(ranks, 1));
+  first.kill(SIGTERM);  // passed on to its rank, which ends the step together with the other rank
+  CHECK(first.wait().code == 143);
+  CHECK(second.wait().code == 143);
 }
 
 TEST_CASE("the ranks of the other nodes end if node 0 is lost with its launcher") {
-  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}});
+  const Hosts nodes({{"DIST_RANKS", "1"}, {"DIST_FAULT", "stop:1:3"}, {"DIST_GRACE", "1"}});
   Worker first = nodes.start("0"), second = nodes.start("1");
   CHECK(first.first_line() == "stepping");
   const std::set<int> ranks = children_of(second.pid());
@@ -287,7 +318,7 @@ TEST_CASE("the ranks of the other nodes end if node 0 is lost with its launcher"
   first.kill(SIGKILL);  // at once, before anybody has reported the stopped rank
   const Finished two = second.wait();
   CHECK(two.code == 7);
-  CHECK(gone(ranks, 1));
+  CHECK(gone(ranks, kGone));
 }
 
 TEST_CASE("a run that starts with a number of ranks outside --elastic is refused") {

@@ -37,6 +37,18 @@ void expect(bool ok, const std::string& what) {
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
+// Waits until all other ranks of the group are in the last barrier.
+void await_last_barrier(const Group& group) {
+  Store store = store_of(find_rank_layout({}, environment_map()));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto ending = [&] {
+      const auto heartbeat = Heartbeat::parse(store.get(heartbeat_key(rank)));
+      return heartbeat && heartbeat->phase == kEnding;
+    };
+    if (rank != group.rank()) expect(wait_until(ending), "the others are in the last barrier");
+  }
+}
+
 volatile std::sig_atomic_t g_signal = 0;
 void note_signals() {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
@@ -208,7 +220,7 @@ void steps() {
     if (now && fault[0] == "stop") raise(SIGSTOP);
     if (now && fault[0] == "late") pause(1000);
     if (fault[0] == "differs" && faulty_life && std::stoi(fault[2]) == step) {
-      if (here) pause(1.5);  // it writes its rows first
+      if (here) pause(0.5);  // it writes its rows first
       const Exit code = here ? Exit::internal : Exit::peer;
       std::fprintf(stderr, "[train] the copies differ\n");
       abort_group(code, "[train] the copies differ");
@@ -216,7 +228,7 @@ void steps() {
     if (now && fault[0] == "phase") {
       const Group::Phase phase(*group, "checkpoint");
       { const Group::Phase inner(*group, "inner"); }
-      pause(1.8);
+      pause(4);
     }
     if (now && fault[0] == "exit") _exit(6);
     if (variable("DIST_DEVICE_HANGS") == std::to_string(step)) {
@@ -230,7 +242,7 @@ void steps() {
       std::fprintf(stderr, "out/x: error: no space left\n");
       abort_group(Exit::storage, "out/x: error: no space left");
     }
-    pause(here && fault[0] == "slow" ? 4 * length : length);
+    pause(here && fault[0] == "slow" ? 8 * length : length);
     at::Tensor sum = at::ones({1000});
     group->all_reduce_sum(sum, "gradients").wait();
     expect(sum[5].item<float>() == static_cast<float>(group->size()), "a step's sum");
@@ -240,7 +252,7 @@ void steps() {
   }
   const int rank = group->rank();
   if (std::stoi(fault[1]) == rank && (fault[0] == "leaves" || fault[0] == "hangs")) {
-    pause(1);  // until the others are in the barrier
+    await_last_barrier(*group);
     if (fault[0] == "hangs") raise(SIGSTOP);
     abort_group(Exit::peer, "[distributed] the others are lost");
   }
@@ -351,10 +363,10 @@ void launcher() {
   options.layout = find_rank_layout(layout, environment_map());
   options.argv = {"test_distributed", kWorkerCase, "-o", "/dev/null"};
   options.max_restarts = std::stoi(variable("DIST_RESTARTS", "0"));
-  options.grace_period = std::stod(variable("DIST_GRACE", "3"));
+  options.grace_period = std::stod(variable("DIST_GRACE", "10"));
   options.hold_period = std::stod(variable("DIST_HOLD", "10"));
   options.kill_period = std::stod(variable("DIST_KILL_PERIOD", "30"));
-  options.startup_timeout = 20;
+  options.startup_timeout = 100;
   options.answer_timeout = std::stod(variable("DIST_ANSWER", "45"));
   options.batch_size = std::stoi(variable("DIST_BATCH", "0"));
   if (!variable("DIST_ELASTIC").empty()) parse_elastic(variable("DIST_ELASTIC"), options);

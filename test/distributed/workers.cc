@@ -19,8 +19,8 @@ Worker::Worker(const std::string& role, const Variables& variables)
 
 Worker launched(Variables more) {
   for (const auto& [name, value] : Variables{{"BVTRAIN_HEARTBEAT", "0.2"},
-                                             {"BVTRAIN_SILENCE", "2"},
-                                             {"BVTRAIN_STARTUP_TIMEOUT", "20"},
+                                             {"BVTRAIN_SILENCE", "8"},
+                                             {"BVTRAIN_STARTUP_TIMEOUT", "100"},
                                              {"OMP_NUM_THREADS", "1"}})
     more.emplace(name, value);
   return Worker("launcher", more);
@@ -55,9 +55,9 @@ Variables rank_variables(int rank, int size, int port) {
           {"MASTER_ADDR", "127.0.0.1"},
           {"MASTER_PORT", std::to_string(port)},
           {"OMP_NUM_THREADS", "1"},
-          {"BVTRAIN_HEARTBEAT", "0.2"},
-          {"BVTRAIN_SILENCE", "2"},
-          {"BVTRAIN_STARTUP_TIMEOUT", "20"}};
+          {"BVTRAIN_HEARTBEAT", "0.5"},
+          {"BVTRAIN_SILENCE", "8"},
+          {"BVTRAIN_STARTUP_TIMEOUT", "100"}};
 }
 
 std::vector<Worker> start_ranks(const std::string& role, int size, const Variables& more) {
@@ -75,6 +75,15 @@ std::vector<Finished> wait_all(std::vector<Worker>& workers) {
   std::vector<Finished> all;
   for (Worker& worker : workers) all.push_back(worker.wait());
   return all;
+}
+
+Store store_of(const RankLayout& layout) {
+  constexpr double kPatience = 100;  // seconds
+  const auto connect = [&](const std::string& token) {
+    return Store(layout.address, layout.port, token, kPatience);
+  };
+  if (layout.found_by != "torchrun") return connect(layout.token);
+  return connect(layout.token + "." + connect(layout.token).get("start"));
 }
 
 }  // namespace bv::test

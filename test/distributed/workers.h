@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lib/distributed/launch/rank_layout.h"
+#include "lib/distributed/store.h"
 #include "test/support/process.h"
 #include "test/support/sockets.h"
 #include "test/support/text.h"
@@ -23,10 +25,14 @@ inline constexpr const char* kWorkerCase = "worker";
 class Worker : public Process {
  public:
   Worker(const std::string& role, const Variables& variables);
-  // Waits for its end. Kills it after a minute, so that a worker that hangs fails the test by its
-  // exit code.
-  Finished wait() { return Process::wait(60); }
+  // Waits for its end. Kills it after kWatchdog seconds, so that a worker that hangs fails the test
+  // by its exit code.
+  Finished wait() { return Process::wait(kWatchdog); }
 };
+
+// The value of BVTRAIN_SILENCE for tests that wait until a stopped rank or store counts as silent.
+// The other tests have a longer one: a busy machine may hold up a rank for seconds.
+inline constexpr const char* kShortSilence = "4";
 
 // Starts bvtrain's launcher with short heartbeats.
 Worker launched(Variables more);
@@ -45,5 +51,7 @@ Variables rank_variables(int rank, int size, int port);
 // Starts `size` workers as the ranks of one group.
 std::vector<Worker> start_ranks(const std::string& role, int size, const Variables& more = {});
 std::vector<Finished> wait_all(std::vector<Worker>& workers);
+// Connects to the store of a group that has started, as a rank with this layout does.
+Store store_of(const RankLayout& layout);
 
 }  // namespace bv::test

@@ -3,12 +3,10 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
 #include "lib/util/text.h"
 #include "test/support/digits_run.h"
@@ -285,9 +283,10 @@ TEST_CASE("ranks that were stopped during an evaluation agree on what is the bes
       f.args({"--devices", "cpu:2", "--set", "lr=0.0", "--set", "sharding_strategy=zero1"});
   {
     // Stopped in the second evaluator of step 4, when early_stop is due.
-    Child child(args, {{"BVTRAIN_SLEEP_AT", "eval.rank0:6:6"}});
-    REQUIRE(wait_for_file(f.workdir + "/ckpt/step-1"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    Child child(args, {{"BVTRAIN_SLEEP_AT", "eval.rank0:6:5"}});
+    REQUIRE(wait_until([&] {  // the evaluator before it has ended
+      return contains(read_text(f.workdir + "/log/rank-0.log"), "[4] test/");
+    }));
     child.kill(SIGUSR1);
     const Finished stopped = child.wait();
     INFO(stopped.err);

@@ -212,7 +212,7 @@ TEST_CASE("a run does not continue what another command has trained since it loo
                                     dir / "w",  "--set",        "lr=" + lr};
   };
   OpenWatch watch(data);
-  Child late(arguments("0.5"), {{"BVTRAIN_SLEEP_AT", "start.load:1:3"}});
+  Child late(arguments("0.5"), {{"BVTRAIN_SLEEP_AT", "start.load:1:5"}});
   int opened = 0;  // after it has looked for checkpoints
   REQUIRE(wait_until([&] { return (opened += watch.count()) > 0; }));
   late.kill(SIGSTOP);

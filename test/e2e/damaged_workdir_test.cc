@@ -173,7 +173,8 @@ TEST_CASE("a finished run that has neither checkpoints nor a last row is not tra
 
 TEST_CASE("a report that cannot be written costs no checkpoint") {
   const DamagedRun f;
-  Child child(f.args({"--set", "total_steps=100000", "--set", "ckpt_steps=50"}));
+  Child child(f.args({"--set", "total_steps=100000", "--set", "ckpt_steps=50", "--set",
+                      "max_checkpoints_to_keep=1000"}));
   REQUIRE(wait_for_file(f.workdir + "/ckpt/step-50"));
   fs::create_directory(f.workdir + "/report.html");
   child.kill(SIGTERM);
@@ -239,8 +240,9 @@ TEST_CASE("a sealed manifest with wrong types makes the run fall back to the che
 
 TEST_CASE("a signal loses nothing of the clock") {
   const DamagedRun f;
-  std::vector<std::string> args = f.args({"--set", "total_steps=100000", "--set",
-                                          "log_training_steps=1000", "--set", "ckpt_steps=50"});
+  std::vector<std::string> args =
+      f.args({"--set", "total_steps=100000", "--set", "log_training_steps=1000", "--set",
+              "ckpt_steps=50", "--set", "max_checkpoints_to_keep=1000"});
   Child child(args);
   REQUIRE(wait_for_file(f.workdir + "/ckpt/step-50"));
   child.kill(SIGTERM);
@@ -282,7 +284,8 @@ TEST_CASE("the data may be moved while a run trains: its saves read nothing of i
   const std::vector<std::string> more = {
       "--set", "input.data={name: cifar, split: train, data_dir: " + (f.dir / "cifar") + "}",
       "--set", "total_steps=100000",
-      "--set", "ckpt_steps=20"};
+      "--set", "ckpt_steps=20",
+      "--set", "max_checkpoints_to_keep=1000"};
   names(11);
   const Finished refused = f.train(more);
   CHECK(refused.code == 2);

@@ -95,10 +95,11 @@ TEST_CASE("steps that a GPU repeats as a graph have the bits of steps without on
 
 TEST_CASE("a run on GPUs that was killed goes on with the same bits") {
   const GpuRun whole, killed;
-  const Values values = kCnn + "total_steps=40";  // many after the one at which it is killed
+  const Values values = kCnn + "total_steps=40";
   whole.train_on("cuda:all", values);
   {
-    const Process first = GpuRun::start(killed.on("cuda:all", values));
+    const Process first =
+        GpuRun::start(killed.on("cuda:all", values), {{"BVTRAIN_SLEEP_AT", "step.rank0:12:60"}});
     REQUIRE(wait_for_file(killed.step(10)));
     first.kill(SIGKILL);
   }
@@ -195,9 +196,9 @@ TEST_CASE("GPUs that all hang while the host launches a step end the run after t
   const Values values = kCnn + "graph=off" + "evals=null" + "total_steps=100000";
   // The start has about ten collectives on the devices, and each step about two.
   const Environment hang = {{"BVTRAIN_EMULATED_HANG", "60"},
-                            {"BVTRAIN_STEP_TIMEOUT", "2"},
+                            {"BVTRAIN_STEP_TIMEOUT", "4"},
                             {"BVTRAIN_HEARTBEAT", "0.2"},
-                            {"BVTRAIN_SILENCE", "10"}};
+                            {"BVTRAIN_SILENCE", "15"}};
   const Finished finished = GpuRun::start(run.on("cuda:all", values), hang).wait();
   INFO(finished.err);
   CHECK(finished.code == 7);

@@ -89,7 +89,7 @@ TEST_CASE("bvtrain eval keeps the best checkpoint of its own metric, through kil
 TEST_CASE("bvtrain eval --follow keeps the best checkpoint although the run deletes it") {
   const RunWithBest f("");
   Child train(f.args({"--set", "total_steps=60"}), {{"BVTRAIN_SLEEP_AT", "eval.rank0:1+:0.3"}});
-  REQUIRE(wait_for_file(f.workdir + "/ckpt/step-5"));
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/LAST"));
   const Finished followed = f.evaluate({"--follow"});
   INFO(followed.err);
   CHECK(train.wait().code == 0);

@@ -101,7 +101,7 @@ TEST_CASE("bvtrain eval passes over a checkpoint that the run deletes meanwhile"
   const EvaluatedRun f;
   REQUIRE(f.train().code == 0);
   Child eval({"eval", "--workdir", f.workdir, "--once"},
-             {{"BVTRAIN_SLEEP_AT", "evaluate.row:1:2"}});
+             {{"BVTRAIN_SLEEP_AT", "evaluate.row:1:4"}});
   REQUIRE(wait_for_file(f.workdir + "/eval/config.yaml"));  // the first one is being evaluated
   fs::remove_all(f.workdir + "/ckpt/step-10");
   const Finished finished = eval.wait();

@@ -31,11 +31,12 @@ optax_name: scale_by_adam
 lr: 0.003
 log_training_steps: 1
 ckpt_steps: 10
+max_checkpoints_to_keep: 1000
 )";
 
 // Adds time-outs that are short enough for a test.
 Environment quick(Environment more) {
-  const Environment usual = {{"BVTRAIN_HEARTBEAT", "0.2"}, {"BVTRAIN_SILENCE", "5"}};
+  const Environment usual = {{"BVTRAIN_HEARTBEAT", "0.2"}, {"BVTRAIN_SILENCE", "15"}};
   more.insert(more.end(), usual.begin(), usual.end());
   return more;
 }
@@ -126,7 +127,7 @@ TEST_CASE("a run whose ranks do not all join ends with code 7 and names them") {
   const Finished alone = run(f.args("w", {}), outside);
   CHECK(alone.code == 7);
   CHECK_THAT(alone.err,
-             Catch::Matches(R"(\[distributed\] only some of 3 ranks joined within [12](\.\d+)? s; )"
+             Catch::Matches(R"(\[distributed\] only some of 3 ranks joined within \d+(\.\d+)? s; )"
                             R"(missing: 1, 2\n)"));
   CHECK(alone.seconds < kWatchdog);
   CHECK_FALSE(exists(f.dir / "w"));
@@ -135,7 +136,7 @@ TEST_CASE("a run whose ranks do not all join ends with code 7 and names them") {
 TEST_CASE("a rank that is alive but stuck ends the run after the step time-out, and is named") {
   const RankFaultRuns f;
   Child child(f.args("w", {"--devices", "cpu:3"}),
-              quick({{"BVTRAIN_SLEEP_AT", "step.rank2:31:1000"}, {"BVTRAIN_STEP_TIMEOUT", "2"}}));
+              quick({{"BVTRAIN_SLEEP_AT", "step.rank2:31:1000"}, {"BVTRAIN_STEP_TIMEOUT", "4"}}));
   const Finished finished = child.wait();
   INFO(finished.err);
   CHECK(finished.code == 7);
@@ -175,19 +176,20 @@ TEST_CASE("a rank whose weights lose a bit ends the run and is named, and nothin
   REQUIRE(run(f.args("calm", {"--devices", "cpu:3"})).code == 0);
   CHECK(repeatable_rows(f.dir / "w") == repeatable_rows(f.dir / "calm"));
 
-  // Without logged steps the save finds it. Of two ranks none is the odd one.
+  // Without logged steps the save finds it. Of two ranks none is the odd one. The save of step 8
+  // waits until that of step 1 is done.
   const Finished pair = run(f.args("p", {"--devices", "cpu:2", "--set", "log_training_steps=1000",
-                                         "--set", "ckpt_steps=20"}),
+                                         "--set", "ckpt_steps=4"}),
                             flip);
   INFO(pair.err);
   CHECK(pair.code == 7);
   CHECK_THAT(
       pair.err,
-      Catch::Contains("[train] after step 20 the weights, buffers or optimizer state of rank 0 "
+      Catch::Contains("[train] after step 16 the weights, buffers or optimizer state of rank 0 "
                       "(") &&
           Catch::Contains(" differ: the device of one of them ("));
   CHECK(exists(f.dir / "p/ckpt/step-1"));
-  CHECK_FALSE(exists(f.dir / "p/ckpt/step-20"));
+  CHECK_FALSE(exists(f.dir / "p/ckpt/step-16"));
 
   // Without a workdir there is nothing to continue from.
   const Finished unsaved = run({"--config", f.config, "--devices", "cpu:2"}, flip);
@@ -223,7 +225,7 @@ TEST_CASE("garbage on a run's ports neither ends nor changes it") {
   const int store = free_port();
   Child child(
       f.args("w", {"--devices", "cpu:2", "--rendezvous", "127.0.0.1:" + std::to_string(store)}),
-      {{"BVTRAIN_SLEEP_AT", "step.rank0:11:2"}});
+      {{"BVTRAIN_SLEEP_AT", "step.rank0:11:4"}});
   std::vector<int> open;
   std::mt19937 random(7);
   const auto disturb = [&](int port) {
@@ -244,8 +246,10 @@ TEST_CASE("garbage on a run's ports neither ends nor changes it") {
     return reached;
   };
   // From the very start, and in the middle of the steps.
-  for (int i = 0; i < 3000 && (open.empty() || open.back() < 0); ++i, ::usleep(2000))
+  REQUIRE(wait_until([&] {
     open.push_back(send_to_port(store, "hello"));
+    return open.back() >= 0;
+  }));
   CHECK(disturb(store) > 0);
   REQUIRE(wait_for_file(f.dir / "w/ckpt/step-10/manifest.json"));
   CHECK(disturb(store) == 25);

@@ -120,7 +120,7 @@ TEST_CASE("result.json of a stopped run is gone while the run continues, and aft
   const ResultRun f;
   const std::vector<std::string> args = f.args({"--set", "total_steps=1000000"});
   Child first(args);
-  REQUIRE(wait_for_file(f.out + "/ckpt/step-4"));
+  REQUIRE(wait_for_file(f.out + "/ckpt/LAST"));
   CHECK_FALSE(exists(f.file));
   first.kill(SIGTERM);
   CHECK(first.wait().code == 143);
@@ -175,6 +175,8 @@ TEST_CASE("result.json of a run that diverged, and of one whose disk is full") {
   CHECK(contains(diverged.err, result.at("reason").get<std::string>() + "\n"));
   CHECK(result.at("step") < 12);
   CHECK(result.at("final").empty() == (result.at("step") == 0));  // the row of NaN is not written
+  REQUIRE(result.at("report").is_string());
+  CHECK(contains(read_file(result.at("report").get<std::string>()), ", diverged: "));
 
   const std::string other = f.dir / "full";
   rlimit before{}, limit{};

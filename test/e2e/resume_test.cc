@@ -180,7 +180,8 @@ TEST_CASE("SIGTERM, SIGINT and SIGUSR1 leave a committed checkpoint and the docu
   for (const auto& [signal, code] : {std::pair{SIGTERM, 143}, {SIGINT, 130}, {SIGUSR1, 75}}) {
     const std::string name = "cut" + std::to_string(signal);
     auto args = f.args(name);
-    args.insert(args.end(), {"--set", "total_steps=100000"});
+    args.insert(args.end(),
+                {"--set", "total_steps=100000", "--set", "max_checkpoints_to_keep=1000"});
     Child child(args);
     const std::string first = f.dir / (name + "/ckpt/step-5");
     REQUIRE(wait_for_file(first));

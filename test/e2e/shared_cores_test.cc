@@ -40,15 +40,23 @@ TEST_CASE("two runs at once take about twice as long as one") {
   }
   REQUIRE(::sched_setaffinity(0, sizeof(two), &two) == 0);
 
-  const double alone = seconds([&] { CHECK(Child(arguments(folder / "alone")).wait().code == 0); });
-  const double pair = seconds([&] {
-    Child first(arguments(folder / "first")), second(arguments(folder / "second"));
-    CHECK(first.wait().code == 0);
-    CHECK(second.wait().code == 0);
-  });
+  std::string measured;
+  bool small = false;
+  // Other programs may disturb one of the two measurements.
+  for (int attempt = 0; attempt < 3 && !small; ++attempt) {
+    const std::string name = folder / std::to_string(attempt);
+    const double alone = seconds([&] { CHECK(Child(arguments(name + "-a")).wait().code == 0); });
+    const double pair = seconds([&] {
+      Child first(arguments(name + "-b")), second(arguments(name + "-c"));
+      CHECK(first.wait().code == 0);
+      CHECK(second.wait().code == 0);
+    });
+    measured += std::to_string(alone) + " s alone, " + std::to_string(pair) + " s as a pair\n";
+    small = pair < 5 * alone;  // typically 2.1; 10 to 20 if both spin
+  }
   REQUIRE(::sched_setaffinity(0, sizeof(before), &before) == 0);
-  INFO(alone << " s alone, " << pair << " s as a pair");
-  CHECK(pair < 5 * alone);  // typically 2.1; 10 to 20 if both spin
+  INFO(measured);
+  CHECK(small);
 }
 
 }  // namespace bv::test

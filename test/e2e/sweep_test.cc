@@ -191,10 +191,11 @@ TEST_CASE("a sweep continues runs that were killed, skips finished ones, leaves 
 
 TEST_CASE("a sweep that gets a signal ends when every run has saved") {
   const Sweep sweep({"--grid", "seed", "0", "1", "2"});
-  // From their second checkpoint on the runs are slow, so that the signal finds them at work.
-  Process process = sweep.start({{"BVTRAIN_SLEEP_AT", "ckpt.shard_written:2+:1"}});
-  REQUIRE(wait_for_file(sweep.out + "/seed=1/ckpt/step-1"));
-  REQUIRE(wait_for_file(sweep.out + "/seed=0/ckpt/step-1"));
+  // A run takes half a minute from its third step on, so that the signal finds both at work, also
+  // if one of them starts late.
+  Process process = sweep.start({{"BVTRAIN_SLEEP_AT", "step.rank0:3+:0.8"}});
+  REQUIRE(wait_for_file(sweep.out + "/seed=1/ckpt/LAST"));
+  REQUIRE(wait_for_file(sweep.out + "/seed=0/ckpt/LAST"));
   process.kill(SIGTERM);
   const Finished end = process.wait();
   INFO(end.out << end.err);

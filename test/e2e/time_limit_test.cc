@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "test/support/binary.h"
@@ -21,6 +22,15 @@ std::vector<std::string> long_run(const std::string& workdir,
   return args;
 }
 
+// Calls start(seconds), which runs bvtrain with a time limit. If the limit has passed before the
+// first step, because the machine is busy, calls it again with twice the time.
+Finished stopped_in_a_step(int seconds, const std::function<Finished(int)>& start) {
+  Finished stopped = start(seconds);
+  for (int attempt = 0; attempt < 3 && contains(stopped.err, "before the first step"); ++attempt)
+    stopped = start(seconds *= 2);
+  return stopped;
+}
+
 // A folder with a `scontrol` that writes its arguments into the file `called` there.
 void make_scontrol(const std::string& folder) {
   write(folder + "/scontrol", "#!/bin/sh\necho \"$@\" >>" + folder + "/called\n");
@@ -34,9 +44,10 @@ TEST_CASE("a run saves and stops when --max-time has passed") {
     INFO(devices);
     TempFolder dir;
     // Two ranks take longer to start beside other tests.
-    const std::string limit = fmt::format("{}s", (devices == "cpu" ? 3 : 6) * kSlowness);
-    const Finished stopped =
-        run(long_run(dir / "out", {"--max-time", limit, "--devices", devices}));
+    const Finished stopped = stopped_in_a_step(devices == "cpu" ? 3 : 6, [&](int seconds) {
+      const std::string limit = fmt::format("{}s", seconds * kSlowness);
+      return run(long_run(dir / "out", {"--max-time", limit, "--devices", devices}));
+    });
     INFO(stopped.err);
     REQUIRE(stopped.code == 75);
     CHECK(contains(stopped.err, "The run saves and stops at 20"));
@@ -60,14 +71,21 @@ TEST_CASE("a run stops before its slurm job ends, and --requeue continues it") {
             {"PATH", dir / "bin" + std::string(":") + std::getenv("PATH")}};
   };
   const std::string out = dir / "out";
-  const Finished stopped = run(long_run(out, {"--requeue", "--devices", "cpu:2"}), slurm("0", 12));
+  const auto requeue = [&](const char* task, int job_seconds) {
+    return stopped_in_a_step(job_seconds, [&](int seconds) {
+      return run(long_run(out, {"--requeue"}), slurm(task, seconds));
+    });
+  };
+  const Finished stopped = stopped_in_a_step(12, [&](int seconds) {
+    return run(long_run(out, {"--requeue", "--devices", "cpu:2"}), slurm("0", seconds));
+  });
   INFO(stopped.err);
   CHECK(stopped.code == 75);
   CHECK(contains(stopped.err, "Requeueing slurm job 7"));
   CHECK(read_text(dir / "bin/called") == "requeue 7\n");
 
   // Rank 0 alone does so, and a run that has finished does not.
-  CHECK(run(long_run(out, {"--requeue"}), slurm("1", 8)).code == 75);
+  CHECK(requeue("1", 8).code == 75);
   const Finished finished =
       run(long_run(dir / "other", {"--requeue", "--set", "total_epochs=1"}), slurm("0", 100000));
   INFO(finished.err);
@@ -81,12 +99,12 @@ TEST_CASE("a run stops before its slurm job ends, and --requeue continues it") {
                   nlohmann::json::parse(read_text(out + "/result.json")).at("step").get<int64_t>()),
       damaged, std::filesystem::copy_options::recursive);
   std::filesystem::resize_file(damaged + "/state-00000-of-00001.safetensors", 1000);
-  CHECK(run(long_run(out, {"--requeue"}), slurm("0", 8)).code == 75);
+  CHECK(requeue("0", 8).code == 75);
   CHECK(exists(damaged));
   CHECK(read_text(dir / "bin/called") == "requeue 7\nrequeue 7\n");
 
   write(dir / "bin/scontrol", "#!/bin/sh\nexit 1\n");
-  const Finished failed = run(long_run(out, {"--requeue"}), slurm("0", 8));
+  const Finished failed = requeue("0", 8);
   CHECK(failed.code == 75);
   CHECK(contains(failed.err, "`scontrol requeue 7` failed: submit the job again to continue"));
 }

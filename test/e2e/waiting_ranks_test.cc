@@ -37,9 +37,9 @@ evals:
     log_steps: 20
 )";
 
-// Once steps are measured, a collective may take 2.5 s. The phases in these tests take 7.
+// Once steps are measured, a collective may take 5 s. The phases in these tests take 7.
 const Environment kQuick = {
-    {"BVTRAIN_HEARTBEAT", "0.2"}, {"BVTRAIN_SILENCE", "6"}, {"BVTRAIN_STEP_TIMEOUT", "2.5"}};
+    {"BVTRAIN_HEARTBEAT", "0.2"}, {"BVTRAIN_SILENCE", "6"}, {"BVTRAIN_STEP_TIMEOUT", "5"}};
 
 struct WaitingRanksRun {
   TempFolder dir;
@@ -143,7 +143,7 @@ TEST_CASE("each part of a rank's start may take longer than the start-up time-ou
                   {"start.files", 1}};  // right before it writes the run's first files
   for (Part& part : parts) {
     Environment environment = kQuick;
-    environment.emplace_back("BVTRAIN_STARTUP_TIMEOUT", "5");
+    environment.emplace_back("BVTRAIN_STARTUP_TIMEOUT", "6.5");
     environment.emplace_back("BVTRAIN_SLEEP_AT", part.point + ":1+:7");
     part.child = std::make_unique<Child>(part.f.args(2), environment);
   }

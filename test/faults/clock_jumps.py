@@ -4,8 +4,8 @@
 Each call that asks for the time of day gets another one. Then these must hold:
 
   1. A run with intervals in steps ends like an undisturbed one.
-  2. A run with intervals in seconds saves and logs neither more often than these say, nor less often
-     than the undisturbed run by more than a half.
+  2. A run with intervals in seconds saves and logs neither more often than these say, nor less than a
+     quarter as often as the undisturbed run.
   3. A run with a time limit neither stops before it, nor goes on for long after it.
 
 Prints a line for each, and ends with 1 if anything is wrong; the workdir is then kept.
@@ -22,7 +22,7 @@ import time
 import random_kills as kills
 from io_errors import HERE, difference
 
-INTERVAL, LIMIT, TIMEOUT = 0.25, 6, 120  # seconds
+INTERVAL, LIMIT, TIMEOUT = 0.25, 6, 400  # seconds
 BY_SECONDS = kills.CONFIG.replace("total_steps: 120", "total_steps: 6000").replace(
     "log_training_steps: 5", f"log_training_seconds: {INTERVAL}").replace(
     "ckpt_steps: 7\nkeep_ckpt_steps: 50", f"ckpt_seconds: {INTERVAL}").replace("log_steps: 4", "log_steps: 6000")
@@ -69,7 +69,7 @@ def same_intervals(runs, number):
             return f"ends with {code}: {printed[-300:]}"
         counts.append((len(kills.rows(workdir)) / seconds, saves(workdir) / seconds))
     for what, whole, jumped in zip(("rows", "saves"), *counts):
-        if jumped > 1 / INTERVAL + 1 or jumped < whole / 2 or whole < 1:
+        if jumped > 1 / INTERVAL + 1 or jumped < whole / 4 or whole < 1:
             return f"{what} a second: {whole:.2f}, with jumps {jumped:.2f}"
     return ""
 
@@ -83,7 +83,7 @@ def same_limit(runs, number):
     endless = kills.CONFIG.replace("total_steps: 120", "total_steps: 1000000").replace(
         "ckpt_steps: 7", "ckpt_steps: 1000")
     code, _, printed, seconds = runs.train(f"limit-{number}", endless, ["--max-time", f"{LIMIT}s"])
-    if code != 75 or not LIMIT <= seconds < 2 * LIMIT:
+    if code != 75 or not LIMIT <= seconds < LIMIT + 60:
         return f"ends with {code} after {seconds:.1f} s: {printed[-300:]}"
     return ""
 

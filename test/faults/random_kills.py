@@ -26,6 +26,8 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# No save is skipped, however slow the disk is (lib/util/crash_point.h).
+os.environ.setdefault("BVTRAIN_SAVE_BUDGET", "1e6")
 PP = 'value_range(-1, 1)|onehot(10, key="label", key_result="labels")|keep("image", "labels")'
 CONFIG = f"""
 num_classes: 10

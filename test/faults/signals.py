@@ -33,11 +33,11 @@ from io_errors import difference
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 143, "SIGUSR1": 75, "SIGPIPE": 0}
 HANDLED = "handled"  # the moment at which the program handles signals
 # By name: the number of processes, what prolongs the phase (BVTRAIN_SLEEP_AT), what shows that it has
-# begun (a file pattern, HANDLED, or the start of the process), and the seconds until the signal. The
-# saved steps depend on the speed of the machine, except for step 100, which is kept.
+# begun (a file pattern, HANDLED, or the start of the process), and the seconds until the signal.
+# Step 100 is kept, so its folder stays.
 PHASES = {
     "loading": (1, "", "", (0, 0.1)),
-    "building": (1, "", HANDLED, (0, 0.3)),
+    "building": (1, "start.load:1:0.5", HANDLED, (0, 0.3)),
     "steps": (1, "", "metrics.jsonl", (0, 0.5)),
     "writing": (1, "ckpt.shard_written:1+:0.2", "ckpt/step-*.tmp/state-*", (0, 0.2)),
     "commit": (1, "ckpt.renamed:1+:0.2", "ckpt/step-*[0-9]", (0, 0.2)),
@@ -66,9 +66,19 @@ def await_phase(process, workdir, sign):
 
 def trial(job):
     """Returns what happened ("75", "finished", "killed") and what is wrong."""
+    _, _, name, phase, _ = job
+    for attempt in range(3):
+        what, wrong = try_once(job, attempt)
+        # On a busy machine a run may finish before the signal comes. SIGPIPE ends no run.
+        if what != "finished" or phase == "end" or name == "SIGPIPE":
+            break
+    return what, wrong
+
+
+def try_once(job, attempt):
     binary, folder, name, phase, number = job
     processes, sleep, sign, (low, high) = PHASES[phase]
-    workdir = os.path.join(folder, f"{phase}-{name}-{number}")
+    workdir = os.path.join(folder, f"{phase}-{name}-{number}-{attempt}")
     args = [binary, "--config", os.path.join(folder, "c.yaml"), "--workdir", workdir,
             "--devices", f"cpu:{processes}"]
     environment = dict(os.environ)
@@ -77,7 +87,7 @@ def trial(job):
     with open(workdir + ".log", "wb") as log:
         process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         await_phase(process, workdir, sign)
-        time.sleep(random.Random(f"{phase}{name}{number}").uniform(low, high))
+        time.sleep(random.Random(f"{phase}{name}{number}-{attempt}").uniform(low, high))
         finished = process.poll() is not None
         if not finished:
             process.send_signal(getattr(signal, name))

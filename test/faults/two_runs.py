@@ -36,7 +36,8 @@ import time
 import random_kills as kills
 from io_errors import difference
 
-BEAT = 0.2  # seconds between two lines of a holder
+BEAT = 0.5  # seconds between two lines of a holder
+SLOW = "ckpt.shard_written:1+:0.4"  # a run takes 8 s
 TRIALS = ("beside", "stopped", "killed", "at_once")
 PLACES = ("same host", "pid namespace", "host name", "other machine")
 
@@ -66,11 +67,12 @@ class Trial:
         self.prefix = prefix
         self.rng = random.Random(f"{place}{number}")
 
-    def start(self, elsewhere=False, slow=False):
+    def start(self, elsewhere=False, sleep=None):
+        """`sleep`: a value of BVTRAIN_SLEEP_AT."""
         # On another machine no lock holds at all: neither sees that of the other.
         environment = dict(os.environ, BVTRAIN_LOCK_BEAT=str(BEAT), **self.environment)
-        if slow:
-            environment["BVTRAIN_SLEEP_AT"] = "ckpt.shard_written:1+:0.4"
+        if sleep:
+            environment["BVTRAIN_SLEEP_AT"] = sleep
         return subprocess.Popen((self.prefix if elsewhere else []) + self.args, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
 
@@ -98,12 +100,19 @@ class Trial:
         return self.compared(what)
 
     def beside(self):
-        first = self.start(slow=True)
-        self.await_row(first)
-        return self.refused() or self.end(first, "the first run")
+        for seconds in (2, 8, 32):
+            first = self.start(sleep=f"ckpt.shard_written:1:{seconds}")  # training waits for the save
+            self.await_row(first)
+            wrong = self.refused()
+            if not wrong or first.poll() != 0:
+                break
+            # On a busy machine the first one had finished before the second one came.
+            first.communicate()
+            shutil.rmtree(self.workdir)
+        return wrong or self.end(first, "the first run")
 
     def stopped(self):
-        first = self.start(slow=True)
+        first = self.start(sleep=SLOW)
         self.await_row(first)
         first.send_signal(signal.SIGSTOP)
         if not self.other_machine:
@@ -134,7 +143,7 @@ class Trial:
         return self.compared("both at once")
 
     def killed(self):
-        first = self.start(slow=True)
+        first = self.start(sleep=SLOW)
         self.await_row(first)
         time.sleep(self.rng.uniform(0, 0.5))
         first.kill()

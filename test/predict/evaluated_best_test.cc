@@ -59,7 +59,7 @@ TEST_CASE("bvtrain eval writes the best checkpoint when the disk works again") {
   f.evaluated->hold(5);
   fs::rename(f.held, f.away);
   std::thread disk([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     fs::rename(f.away, f.held);
   });
   const std::string log = logged([&] { f.take(5, 0.5); });

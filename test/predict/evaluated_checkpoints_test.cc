@@ -95,6 +95,16 @@ TEST_CASE("a folder of rows belongs to one run, even if the folder of the run is
   dir.write("a/run.json", started("tuesday"));  // started over
   CHECK(refusal("a").empty());
 
+  // Rows of another run in the folder of a run.
+  dir.write("d/run.json", started("wednesday"));
+  dir.write("d/eval/metrics.jsonl", rows);
+  EvaluatedCheckpoints foreign(dir / "d/eval/evaluated.json", {5});
+  foreign.set_run(run_of_rows(dir / "b"));
+  foreign.add(5, "x");
+  CHECK(error_of([&] { evaluate_new_checkpoints({dir / "d"}, dir / "d/eval"); }) ==
+        dir / "d/eval" + ": error: has rows of the run in " + run_of_rows(dir / "b").workdir +
+            "; choose another folder with --output, or move this one away");
+
   CHECK_FALSE(is_same_run({dir / "gone", ""}, {dir / "other", ""}));  // not known when they started
 
   write(record, R"({"5": "x", "run": {"workdir": 1}})");
@@ -176,7 +186,7 @@ TEST_CASE("an evaluation that follows a run ends when a folder is deleted") {
       constexpr std::chrono::milliseconds kPause{10};
       for (int i = 0; i < 3000 && !exists(dir / "eval/.lock"); ++i)
         std::this_thread::sleep_for(kPause);
-      std::this_thread::sleep_for(30 * kPause);  // until it waits
+      std::this_thread::sleep_for(100 * kPause);  // until it waits
       std::filesystem::remove_all(dir / name);
     });
     const std::string error =

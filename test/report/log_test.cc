@@ -40,7 +40,7 @@ using bv::test::Variable;
 class Console {
  public:
   enum class Kind { pipe, terminal };
-  explicit Console(Kind kind) : saved_(dup(STDERR_FILENO)) {
+  explicit Console(Kind kind) : kind_(kind), saved_(dup(STDERR_FILENO)) {
     int theirs = -1;
     if (kind == Kind::pipe) {
       int ends[2];
@@ -73,7 +73,9 @@ class Console {
     struct pollfd wait {
       ours_, POLLIN, 0
     };
-    while (poll(&wait, 1, 20) == 1) {
+    // A pipe has the bytes at once. In a terminal the kernel passes them on a little later.
+    const auto patience = [&] { return kind_ == Kind::terminal && text.empty() ? 200 : 20; };
+    while (poll(&wait, 1, patience()) == 1) {
       char buffer[4096];
       const ssize_t n = ::read(ours_, buffer, sizeof(buffer));
       if (n <= 0) break;
@@ -83,6 +85,7 @@ class Console {
   }
 
  private:
+  const Kind kind_;
   int saved_, ours_ = -1;
   bool ok_ = false;
 };

@@ -63,6 +63,7 @@ bool is_for_main(const std::pair<std::string, std::string>& variable) {
 // Returns this process's environment with `more`, as "NAME=value".
 std::vector<std::string> environment_with(const Environment& more) {
   std::map<std::string, std::string> all;
+  for (const auto& [name, value] : kForChildren) all[name] = name + "=" + value;
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
     all[text.substr(0, text.find('='))] = text;

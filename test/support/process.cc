@@ -44,6 +44,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
     if (own_group) ::setpgid(0, 0);
     ::dup2(::open(out_file_.c_str(), O_WRONLY), 1);
     ::dup2(::open(err_file_.c_str(), O_WRONLY), 2);
+    for (const auto& [name, value] : kForChildren) ::setenv(name.c_str(), value.c_str(), 0);
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     ::execv(program.c_str(), pointers.data());
     ::_exit(127);
@@ -71,6 +72,8 @@ Process::~Process() {
 void Process::kill(int signal) const { ::kill(pid_, signal); }
 
 std::string Process::output() const { return read_text(out_file_); }
+
+std::string Process::errors() const { return read_text(err_file_); }
 
 std::string Process::first_line() const {
   std::string text;

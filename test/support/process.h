@@ -13,6 +13,10 @@ namespace bv::test {
 // Variables that are added to the environment of a child. The last value of a name counts.
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
+// What a child gets unless this process or the test sets it. Children skip no checkpoints that are
+// due too often (lib/ckpt/save_queue.h), because how many they skip depends on the disk.
+inline const Environment kForChildren = {{"BVTRAIN_SAVE_BUDGET", "1e6"}};
+
 // How a child process ended.
 struct Finished {
   int code = -1;  // the exit code, or 128 + the signal that killed it
@@ -36,6 +40,7 @@ class Process {
   int pid() const { return pid_; }
   void kill(int signal) const;
   std::string output() const;  // its stdout so far
+  std::string errors() const;  // its stderr so far
   // Waits for the first complete line of its stdout and returns it. Throws std::runtime_error after
   // 20 s.
   std::string first_line() const;

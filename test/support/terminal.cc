@@ -53,6 +53,7 @@ OnTerminal::OnTerminal(const std::vector<std::string>& args, int columns) {
   size.ws_col = static_cast<unsigned short>(columns);
   pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
   if (pid_ != 0) return;
+  for (const auto& [name, value] : kForChildren) ::setenv(name.c_str(), value.c_str(), 0);
   ::setenv("TERM", "xterm", 1);
   ::unsetenv("NO_COLOR");
   ::execv(program, pointers.data());

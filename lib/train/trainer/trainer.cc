@@ -218,12 +218,10 @@ Exit Trainer::loop() {
     group_.note_step(step);
     done_step_ = step;
     pace_.add(reading(step), plan.log);
-    if (group_.size() > 1) {
-      const std::string here = fmt::format("step.rank{}", group_.rank());
-      crash_point(here);
-      if (flips_bit(here))
-        recipe_.step->params().data().view(at::kInt).select(0, 0).bitwise_xor_(1 << 23);
-    }
+    const std::string here = fmt::format("step.rank{}", group_.rank());  // allocates nothing
+    crash_point(here);
+    if (group_.size() > 1 && flips_bit(here))
+      recipe_.step->params().data().view(at::kInt).select(0, 0).bitwise_xor_(1 << 23);
     if (is_rank0()) show_progress(step);
     if (is_rank0()) log_skipped_in_epoch(step);
     if (ends) return Exit::ok;
