@@ -62,6 +62,7 @@ void log_grad_accumulation(const Recipe& recipe) {
 void end_failed(Trainer& trainer, Group& group) {
   const Failure failure = failure_at_hand();
   const Group::Phase failing(group, kFailing);
+  trainer.report_failure(failure.code, failure.line);
   if (group.size() > 1) trainer.flush_rows();
   trainer.record_failure(failure.code, failure.line);
   if (group.size() > 1) fail(failure);

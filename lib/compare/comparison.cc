@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -39,18 +40,38 @@ void require_metric(const std::vector<RunRecord>& runs, const std::string& flag,
                                           join(names, ", ")));
 }
 
+// Returns for each metric how many runs have it, without those that did not measure it at the end.
+std::map<std::string, size_t> final_counts(const std::vector<RunRecord>& runs) {
+  std::map<std::string, size_t> counts;
+  for (const RunRecord& run : runs) {
+    for (const auto& [name, series] : run.metrics.series) counts[name] += !run.is_outdated(name);
+  }
+  std::erase_if(counts, [](const auto& each) { return each.second == 0; });
+  return counts;
+}
+
+// Returns the direction that the name says. The training loop's own times and sizes may have any
+// word in their names ("z/secs/eval/accuracy").
+Direction direction_by_name(const std::string& metric) {
+  return is_result(metric) ? metric_direction(metric) : Direction::none;
+}
+
 std::vector<ComparedMetric> choose_metrics(const std::vector<RunRecord>& runs,
                                            const CompareOptions& options) {
   std::vector<ComparedMetric> metrics;
+  Direction given = Direction::none;
+  if (options.lower_is_better) given = *options.lower_is_better ? Direction::down : Direction::up;
+  const auto either = [](Direction first, Direction second) {
+    return first == Direction::none ? second : first;
+  };
   if (!options.sort.empty()) require_metric(runs, "--sort", options.sort);
   const std::string main = options.sort.empty() ? main_metric(runs) : options.sort;
-  if (!main.empty())
-    metrics.push_back({main, options.lower_is_better.value_or(lower_is_better(main))});
+  if (!main.empty()) metrics.push_back({main, either(given, direction_by_name(main))});
   for (const std::string& name : options.metrics) {
     require_metric(runs, "--metrics", name);
     const bool known = std::any_of(metrics.begin(), metrics.end(),
                                    [&](const ComparedMetric& one) { return one.name == name; });
-    if (!known) metrics.push_back({name, lower_is_better(name)});
+    if (!known) metrics.push_back({name, either(direction_by_name(name), given)});
   }
   return metrics;
 }
@@ -125,15 +146,18 @@ std::vector<std::string> differing_keys(const std::vector<RunRecord>& runs,
       if (!run.defaults.contains(key)) given.insert(key);
     }
   }
-  std::vector<std::string> keys, telling;
+  std::vector<std::string> keys, chosen, present;
   for (const auto& [key, distinct] : values) {
     const bool absent = counts[key] < groups.size();
     if (distinct.size() < 2 && !absent) continue;
     keys.push_back(key);
-    // The defaults of a plug-in say no more than its name does.
-    if (!absent || given.contains(key)) telling.push_back(key);
+    if (given.contains(key)) chosen.push_back(key);
+    if (given.contains(key) || !absent) present.push_back(key);
   }
-  return tell_apart(runs, groups, telling) ? telling : keys;
+  // A default that follows from another key says no more than that key does, and the defaults of a
+  // plug-in no more than its name.
+  if (tell_apart(runs, groups, chosen)) return chosen;
+  return tell_apart(runs, groups, present) ? present : keys;
 }
 
 void fill_spreads(const Comparison& all, RunGroup& group) {
@@ -155,16 +179,23 @@ auto sort_key(const Comparison& all, const RunGroup& group) {
   const Spread& spread = group.spreads.empty() ? none : group.spreads[0];
   const bool usable = spread.n > 0 && !std::isnan(spread.mean);
   const double value = usable ? spread.mean : 0;
-  const double sign = !all.metrics.empty() && all.metrics[0].lower_is_better ? 1 : -1;
+  const bool down = !all.metrics.empty() && all.metrics[0].direction == Direction::down;
+  const double sign = down ? 1 : -1;
   return std::tuple(!usable, group.provisional, sign * value,
                     std::string_view(all.runs[group.runs[0]].workdir));
 }
 
 void warn_of_repeated_runs(Comparison& all) {
   for (const RunGroup& group : all.groups) {
-    for (size_t i = 1; i < group.runs.size(); ++i) {
-      const RunRecord& a = all.runs[group.runs[i - 1]];
-      const RunRecord& b = all.runs[group.runs[i]];
+    std::vector<size_t> in_mean;
+    for (const size_t run : group.runs) {
+      const bool measured = all.metrics.empty() || all.value_of(run, 0) != nullptr;
+      if (measured && (group.provisional || all.runs[run].status.finished()))
+        in_mean.push_back(run);
+    }
+    for (size_t i = 1; i < in_mean.size(); ++i) {
+      const RunRecord& a = all.runs[in_mean[i - 1]];
+      const RunRecord& b = all.runs[in_mean[i]];
       if (a.seed != b.seed || a.fold != b.fold) continue;
       all.warnings.push_back(fmt::format(
           "{}: warning: has the same config{} and seed as {}; the group's n and standard deviation "
@@ -176,12 +207,40 @@ void warn_of_repeated_runs(Comparison& all) {
 
 void warn_of_missing_values(Comparison& all) {
   for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
-    int64_t lacking = 0;
-    for (size_t run = 0; run < all.runs.size(); ++run)
-      lacking += all.runs[run].status.finished() && all.value_of(run, metric) == nullptr;
-    if (lacking == 0) continue;
-    all.warnings.push_back(fmt::format("{}: warning: {} never measured it",
-                                       all.metrics[metric].name, counted(lacking, "finished run")));
+    const std::string& name = all.metrics[metric].name;
+    int64_t lacking = 0, outdated = 0;
+    std::string first;  // of the outdated ones
+    for (size_t index = 0; index < all.runs.size(); ++index) {
+      const RunRecord& run = all.runs[index];
+      if (!run.status.finished() || all.value_of(index, metric) != nullptr) continue;
+      ++(run.is_outdated(name) ? outdated : lacking);
+      if (outdated == 1 && first.empty()) {
+        first = fmt::format("{}: step {} of {}", run.workdir,
+                            run.metrics.series.at(name).last.first, run.metrics.last_step);
+      }
+    }
+    if (lacking > 0) {
+      all.warnings.push_back(
+          fmt::format("{}: warning: {} never measured it", name, counted(lacking, "finished run")));
+    }
+    if (outdated > 0) {
+      all.warnings.push_back(fmt::format(
+          "{}: warning: {} did not measure it at the end, so earlier values are left out ({})",
+          name, counted(outdated, "finished run"), first));
+    }
+  }
+}
+
+void warn_of_unknown_directions(Comparison& all) {
+  for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
+    if (all.metrics[metric].direction != Direction::none) continue;
+    const bool sorts = metric == 0, best = all.value == MetricValue::best;
+    if (!sorts && !best) continue;
+    all.warnings.push_back(fmt::format(
+        "{}: warning: its name does not say whether higher or lower values are better, so {}{}{}; "
+        "set it with --better",
+        all.metrics[metric].name, sorts ? "the highest come first" : "",
+        sorts && best ? ", and " : "", best ? "the last values are shown, not the best" : ""));
   }
 }
 
@@ -192,10 +251,20 @@ Spread spread_of(const std::vector<double>& values) {
   spread.n = std::ssize(values);
   if (values.empty()) return spread;
   const auto n = static_cast<double>(values.size());
-  for (const double value : values) spread.mean += value / n;
+  if (!std::all_of(values.begin(), values.end(),
+                   [](double value) { return std::isfinite(value); })) {
+    spread.mean = std::accumulate(values.begin(), values.end(), 0.0);
+    if (std::isnan(spread.mean)) spread.mean = NAN;  // inf - inf is a NaN with a sign
+    if (values.size() > 1) spread.deviation = NAN;
+    return spread;
+  }
+  std::vector<double> sorted = values;
+  std::sort(sorted.begin(), sorted.end());
+  double differences = 0, squares = 0;
+  for (const double value : sorted) differences += value - sorted[0];
+  spread.mean = sorted[0] + differences / n;
   if (values.size() < 2) return spread;
-  double squares = 0;
-  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  for (const double value : sorted) squares += (value - spread.mean) * (value - spread.mean);
   spread.deviation = std::sqrt(squares / (n - 1));
   return spread;
 }
@@ -205,12 +274,16 @@ bool lower_is_better(const std::string& metric) {
 }
 
 std::string main_metric(const std::vector<RunRecord>& runs) {
-  std::map<size_t, std::vector<std::string>, std::greater<>> by_count;
-  const auto counts = metric_counts(runs);
-  for (const auto& [name, count] : counts) by_count[count].push_back(name);
-  for (const auto& [count, names] : by_count) {
-    const std::string main = choose_main_metric(names);
-    if (!main.empty()) return main;
+  const auto counts = final_counts(runs);
+  for (const bool training : {false, true}) {
+    std::map<size_t, std::vector<std::string>, std::greater<>> by_count;
+    for (const auto& [name, count] : counts) {
+      if (training || !names_training(name)) by_count[count].push_back(name);
+    }
+    for (const auto& [count, names] : by_count) {
+      const std::string main = choose_main_metric(names);
+      if (!main.empty()) return main;
+    }
   }
   return counts.contains("training_loss") ? "training_loss" : "";
 }
@@ -219,8 +292,14 @@ const MetricSeries::StepValue* Comparison::value_of(size_t run, size_t metric) c
   const auto& series = runs[run].metrics.series;
   const auto found = series.find(metrics[metric].name);
   if (found == series.end()) return nullptr;
-  if (value == MetricValue::last || !found->second.has_extremes) return &found->second.last;
-  return metrics[metric].lower_is_better ? &found->second.min : &found->second.max;
+  const MetricSeries& all = found->second;
+  if (shows_best(metric) && all.has_extremes)
+    return metrics[metric].direction == Direction::down ? &all.min : &all.max;
+  return runs[run].is_outdated(found->first) ? nullptr : &all.last;
+}
+
+bool Comparison::shows_best(size_t metric) const {
+  return value == MetricValue::best && metrics[metric].direction != Direction::none;
 }
 
 bool Comparison::has_folds() const {
@@ -252,6 +331,7 @@ Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options) {
   });
   warn_of_repeated_runs(all);
   warn_of_missing_values(all);
+  warn_of_unknown_directions(all);
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/compare/run_record.h"
+#include "lib/report/metric_direction.h"
 
 namespace bv {
 
@@ -17,8 +18,9 @@ enum class MetricValue { last, best };
 struct CompareOptions {
   std::string sort = {};  // a metric; "": the main metric of the runs
   MetricValue value = MetricValue::last;
-  std::optional<bool> lower_is_better = {};  // of `sort`; nullopt: what its name says
-  std::vector<std::string> metrics = {};     // further metrics to show
+  // Of `sort`, and of each further metric whose name does not say it; nullopt: what the names say.
+  std::optional<bool> lower_is_better = {};
+  std::vector<std::string> metrics = {};  // further metrics to show
 };
 
 // A metric of several runs.
@@ -26,11 +28,13 @@ struct Spread {
   double mean = 0, deviation = 0;  // the deviation is that of a sample (n - 1); 0 for n = 1
   int64_t n = 0;                   // 0: no run has the metric
 };
+// Does not depend on the order of the values. Equal values have exactly their value as the mean,
+// and the deviation 0. If a value is not finite, the deviation is NaN.
 Spread spread_of(const std::vector<double>& values);
 
 struct ComparedMetric {
   std::string name;
-  bool lower_is_better = false;
+  Direction direction = Direction::none;  // none: neither its name nor the user says it
 };
 
 struct RunGroup {
@@ -51,8 +55,12 @@ struct Comparison {
   std::vector<RunGroup> groups;
   std::vector<std::string> warnings;
 
-  // Returns the value of a metric for a run, with its step; null if the run has not measured it.
+  // Returns the value of a metric for a run, with its step; null if the run has not measured it. A
+  // last value that does not belong to the final weights counts as none (RunRecord::is_outdated).
   const MetricSeries::StepValue* value_of(size_t run, size_t metric) const;
+  // Whether value_of() returns best values, not the last ones: if they were asked for, and if it is
+  // known which values are better.
+  bool shows_best(size_t metric) const;
   // Returns whether any run has one fold of cross-validation as its data.
   bool has_folds() const;
   // Returns the JSON text of keys[key] in a group, "" if it has no such key.
@@ -63,8 +71,8 @@ struct Comparison {
 Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options);
 
 // Returns the metric by which runs are compared if the user names none: one of an evaluator,
-// preferably a top-1 accuracy on validation data, otherwise the training loss. "" if there is no
-// metric.
+// preferably a top-1 accuracy on validation data and one that all runs have, otherwise the training
+// loss. "" if there is no metric.
 std::string main_metric(const std::vector<RunRecord>& runs);
 
 // Whether a lower value of a metric is better, as its name says.

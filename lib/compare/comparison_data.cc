@@ -149,8 +149,11 @@ std::string comparison_json(const Comparison& all) {
   if (!all.metrics.empty()) {
     JsonObject sort;
     sort.add("metric", json_string(all.metrics[0].name));
-    sort.add("value", all.value == MetricValue::last ? "\"last\"" : "\"best\"");
-    sort.add("better", all.metrics[0].lower_is_better ? "\"lower\"" : "\"higher\"");
+    sort.add("value", all.shows_best(0) ? "\"best\"" : "\"last\"");
+    const Direction direction = all.metrics[0].direction;
+    sort.add("better", direction == Direction::down ? "\"lower\""
+                       : direction == Direction::up ? "\"higher\""
+                                                    : "null");
     out.add("sort", sort.on_one_line());
   }
   std::vector<std::string> groups, warnings;

@@ -78,6 +78,30 @@ std::vector<Point> mean_curve(const std::vector<std::vector<Point>>& curves) {
   return out;
 }
 
+// Cuts the lines of runs that have exploded, if others are far below them: only those would be seen
+// on the axis. Returns where it cuts them; nullopt if it does not.
+std::optional<double> cut_outliers(std::vector<Line>& lines) {
+  constexpr double kFar = 1e4, kRoom = 10;  // times the largest value of an ordinary line
+  std::vector<double> largest;              // by line
+  for (const Line& line : lines) {
+    double most = -INFINITY;
+    for (const Point& point : line.points) {
+      if (!std::isnan(point.y)) most = std::max(most, point.y);
+    }
+    largest.push_back(most);
+  }
+  std::erase(largest, -INFINITY);
+  if (largest.empty()) return std::nullopt;
+  std::sort(largest.begin(), largest.end());
+  const double ordinary = largest[(largest.size() - 1) / 4];  // the lower quartile
+  if (!(ordinary > 0) || largest.back() <= kFar * ordinary) return std::nullopt;
+  const double most = kRoom * ordinary;
+  for (Line& line : lines) {
+    for (Point& point : line.points) point.y = std::min(point.y, most);  // NaN stays
+  }
+  return most;
+}
+
 std::string legend_name(const std::vector<ConfigColumn>& columns, size_t group) {
   const std::string label = group_label(columns, group);
   if (!label.empty() && label.size() <= kLongestInLegend) return label;
@@ -111,6 +135,10 @@ Chart metric_chart(const Comparison& all, const std::vector<ConfigColumn>& colum
       lines.push_back({legend_name(columns, i), thinned(mean_curve(counted), most), color_of(i),
                        Line::Look::bold});
     }
+  }
+  if (chart.may_be_log) {
+    if (const auto most = cut_outliers(lines))
+      chart.note = "values above " + short_number(*most) + " are at the upper edge";
   }
   // The legend lists the lines in drawing order, so it would begin with the worst group.
   std::vector<Line> names;
@@ -228,7 +256,8 @@ std::string table(const Comparison& all, const std::vector<ConfigColumn>& column
   const auto head = [&](const std::string& name, const char* style) {
     out += fmt::format("<th{}>{}</th>", style, escape_html(name));
   };
-  for (const ComparedMetric& metric : all.metrics) head(metric.name, kNumber);
+  for (size_t metric = 0; metric < all.metrics.size(); ++metric)
+    head(metric_heading(all, metric), kNumber);
   head("n", kNumber);
   head("status", "");
   for (const ConfigColumn& column : columns) head(column.key, kNumber);

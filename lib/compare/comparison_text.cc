@@ -34,7 +34,8 @@ class NumberFormat {
     decimals_ = std::clamp(3 - bottom, 0, 6);
   }
   std::string operator()(double value) const {
-    if (!std::isfinite(value)) return fmt::format("{}", value);
+    if (std::isnan(value)) return "nan";  // without a sign
+    if (std::isinf(value)) return fmt::format("{}", value);
     return scientific_ ? fmt::format("{:.3e}", value) : fmt::format("{:.{}f}", value, decimals_);
   }
   // A deviation may be much smaller than the values.
@@ -101,7 +102,7 @@ TextColumn metric_column(const Comparison& all, const std::vector<TableRow>& row
     behind = std::max(behind, utf8_characters(cell.deviation));
     marks = marks || cell.marked;
   }
-  TextColumn column{{all.metrics[metric].name}, true};
+  TextColumn column{{metric_heading(all, metric)}, true};
   for (const Cell& cell : cells) {
     const std::string room(behind - utf8_characters(cell.deviation), ' ');
     column.cells.push_back(cell.value + cell.deviation + (cell.marked ? "*" : "") + room +
@@ -217,9 +218,16 @@ std::string footnotes(const Comparison& all, const std::vector<ConfigColumn>& co
 
 std::string sort_text(const Comparison& comparison) {
   const ComparedMetric& metric = comparison.metrics.at(0);
-  return fmt::format("{}: {} value, {} is better", printable(metric.name, kUnlimited),
-                     comparison.value == MetricValue::last ? "last" : "best",
-                     metric.lower_is_better ? "lower" : "higher");
+  const char* order = metric.direction == Direction::down ? "lower is better"
+                      : metric.direction == Direction::up ? "higher is better"
+                                                          : "the highest first";
+  return fmt::format("{}: {} value, {}", printable(metric.name, kUnlimited),
+                     comparison.shows_best(0) ? "best" : "last", order);
+}
+
+std::string metric_heading(const Comparison& comparison, size_t metric) {
+  const bool marked = comparison.value == MetricValue::best && !comparison.shows_best(metric);
+  return comparison.metrics[metric].name + (marked ? " (last)" : "");
 }
 
 std::string fold_text(const RunRecord& run) { return run.fold.empty() ? "-" : run.fold; }

@@ -8,8 +8,10 @@
 
 namespace bv {
 
-// Returns "test/prec@1, last value, higher is better": what sorts the table.
+// Returns "test/prec@1: last value, higher is better": what sorts the table.
 std::string sort_text(const Comparison& comparison);
+// Returns the heading of a metric's column: "val/x (last)" if the others show their best values.
+std::string metric_heading(const Comparison& comparison, size_t metric);
 // Returns the run's fold as the table shows it.
 std::string fold_text(const RunRecord& run);
 // Returns in what the runs of a group may differ: "seed" or "seed or fold".

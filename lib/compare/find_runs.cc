@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "lib/ckpt/workdir/workdir.h"
@@ -35,53 +37,112 @@ bool has_run(const Workdir& workdir) {
   return folder_exists(workdir.ckpt().path());
 }
 
-// Returns the folders in a folder; none, and a warning, if it cannot be listed.
-std::vector<std::string> folders_in(const std::string& folder, std::vector<std::string>& warnings) {
-  std::vector<std::string> below;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code unreadable;
-    if (it->is_directory(unreadable) && !it->path().filename().string().starts_with('.'))
-      below.push_back(it->path().string());
-  }
-  if (!error) return below;
-  warnings.push_back(
-      fmt::format("{}: warning: cannot list: {}; left out", folder, error.message()));
-  return {};
+// Whether a run makes a folder of this name in its workdir.
+bool is_of_run(std::string_view name) {
+  return name == "ckpt" || name == "eval" || name == "log" || name == "post-mortem" ||
+         name == "tb" || name == "trace";
 }
 
-// The folders that were looked at. Links may lead to one of them in any number of ways.
-struct LookedAt {
-  int levels = 0;     // how many levels below it
-  bool runs = false;  // whether it is a run, or holds some
+struct Subfolder {
+  bool is_link = false;
+  std::string name;
+  bool operator<(const Subfolder& other) const {
+    return std::tie(is_link, name) < std::tie(other.is_link, other.name);
+  }
 };
-using FoldersLookedAt = std::map<std::pair<dev_t, ino_t>, LookedAt>;
 
-// Returns whether the folder is a run, or holds some.
-bool collect(const std::string& folder, int levels, FoldersLookedAt& all,
-             std::vector<std::string>& found, std::vector<std::string>& warnings) {
-  struct stat info {};
-  ::stat(folder.c_str(), &info);
-  const auto [at, is_new] = all.try_emplace(std::pair(info.st_dev, info.st_ino));
-  LookedAt& here = at->second;
-  if (!is_new && here.levels >= levels) return here.runs;
-  here.levels = levels;
-  const Workdir workdir(folder);
-  const bool evaluation = is_evaluation(workdir);
-  bool runs = false;
-  if (!evaluation && has_run(workdir)) {
-    found.push_back(folder);
-    return here.runs = true;
+// Finds the workdirs in one folder.
+class RunSearch {
+ public:
+  struct Found {
+    int links = 0;  // symbolic links in the path
+    std::string path;
+  };
+
+  explicit RunSearch(std::vector<std::string>& warnings) : warnings_(warnings) {}
+
+  // Returns whether the folder is a run, or holds some. `levels`: how many levels below it count.
+  // `in_run`: it is in a workdir.
+  bool collect(const std::string& folder, int levels, int links, bool in_run) {
+    struct stat info {};
+    ::stat(folder.c_str(), &info);
+    const auto [at, is_new] = all_.try_emplace(std::pair(info.st_dev, info.st_ino));
+    LookedAt& here = at->second;
+    if (!is_new && here.levels >= levels && here.links <= links) return here.runs;
+    here = {is_new ? levels : std::max(here.levels, levels),
+            is_new ? links : std::min(here.links, links), here.runs};
+    const Workdir workdir(folder);
+    const bool evaluation = is_evaluation(workdir);
+    // A copy of a run's ckpt/ in its workdir is no run.
+    const bool run = !evaluation && has_run(workdir) && (!in_run || file_exists(workdir.config()));
+    bool runs = run;
+    if (levels > 0) {
+      for (const auto& [is_link, name] : folders_in(folder)) {
+        if ((run || in_run) && is_of_run(name)) continue;
+        const std::string path = (fs::path(folder) / name).string();
+        runs = collect(path, levels - 1, links + is_link, run || in_run) || runs;
+      }
+    }
+    const bool prepared = !runs && !evaluation && !in_run && file_exists(workdir.config());
+    if (run || prepared) found_.push_back({links, folder});
+    return here.runs = runs || prepared;
   }
-  if (levels > 0) {
-    for (const std::string& path : folders_in(folder, warnings))
-      runs = collect(path, levels - 1, all, found, warnings) || runs;
+  const std::vector<Found>& found() const { return found_; }
+
+ private:
+  // The folders that were looked at. Links may lead to one of them in any number of ways.
+  struct LookedAt {
+    int levels = 0;     // how many levels below it
+    int links = 0;      // the fewest on the way to it
+    bool runs = false;  // whether it is a run, or holds some
+  };
+
+  // Returns the folders in a folder, first those that are no links, so that the names do not depend
+  // on the order in which the system lists them. Returns none, and warns, if it cannot be listed.
+  std::vector<Subfolder> folders_in(const std::string& folder) {
+    std::vector<Subfolder> below;
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      std::error_code unreadable;
+      std::string name = it->path().filename().string();
+      if (it->is_directory(unreadable) && !name.starts_with('.'))
+        below.push_back({it->is_symlink(unreadable), std::move(name)});
+    }
+    std::sort(below.begin(), below.end());
+    if (!error) return below;
+    warnings_.push_back(
+        fmt::format("{}: warning: cannot list: {}; left out", folder, error.message()));
+    return {};
   }
-  if (!runs && !evaluation && file_exists(workdir.config())) {
-    found.push_back(folder);
-    runs = true;
+
+  std::vector<std::string>& warnings_;
+  std::map<std::pair<dev_t, ino_t>, LookedAt> all_;
+  std::vector<Found> found_;
+};
+
+// Why a path that holds no run is left out.
+const char* no_run_text(const std::string& path) {
+  if (!folder_exists(path)) return "not a folder";
+  return is_evaluation(Workdir(path))
+             ? "holds rows of `bvtrain eval`, not a run; give the run's workdir"
+             : "not a workdir, and it holds none";
+}
+
+// Warns of each workdir that holds others. `runs` has the paths by canonical path.
+void warn_of_nested_runs(const std::map<std::string, RunSearch::Found>& runs,
+                         std::vector<std::string>& warnings) {
+  for (const auto& [real, run] : runs) {
+    const std::string inside = real + "/";
+    int64_t count = 0;
+    for (auto at = runs.lower_bound(inside); at != runs.end() && at->first.starts_with(inside);
+         ++at)
+      ++count;
+    if (count == 0) continue;
+    warnings.push_back(
+        fmt::format("{}: warning: is itself the workdir of a run; the table also has the {} in the "
+                    "folders below it",
+                    run.path, counted(count, "run")));
   }
-  return here.runs = runs;
 }
 
 std::vector<std::string> matches(const std::string& pattern) {
@@ -115,25 +176,26 @@ std::vector<std::string> find_runs(const std::vector<std::string>& paths,
       throw Error(Exit::usage, path, pattern ? "matches no folder" : "no such folder");
     named.insert(named.end(), found.begin(), found.end());
   }
-  std::map<std::string, std::string> runs;  // by canonical path
+  std::map<std::string, RunSearch::Found> runs;  // by canonical path
   for (const std::string& path : named) {
-    std::vector<std::string> found;
     const size_t before = warnings.size();
-    FoldersLookedAt all;
-    if (folder_exists(path)) collect(without_slash(path), kDeepest, all, found, warnings);
-    if (found.empty() && warnings.size() == before) {
-      warnings.push_back(
-          fmt::format("{}: warning: {}; left out", path,
-                      folder_exists(path) ? "not a workdir, and it holds none" : "not a folder"));
-    }
-    for (const std::string& run : found) {
+    RunSearch search(warnings);
+    const std::string folder = without_slash(path);
+    std::error_code unreadable;
+    if (folder_exists(path))
+      search.collect(folder, kDeepest, fs::is_symlink(folder, unreadable), /*in_run=*/false);
+    if (search.found().empty() && warnings.size() == before)
+      warnings.push_back(fmt::format("{}: warning: {}; left out", path, no_run_text(path)));
+    for (const RunSearch::Found& run : search.found()) {
       std::error_code error;
-      const fs::path real = fs::canonical(run, error);
-      runs.emplace(error ? run : real.string(), run);
+      const fs::path real = fs::canonical(run.path, error);
+      const auto [at, is_new] = runs.emplace(error ? run.path : real.string(), run);
+      if (!is_new && run.links < at->second.links) at->second = run;
     }
   }
+  warn_of_nested_runs(runs, warnings);
   std::vector<std::string> sorted;
-  for (const auto& [real, run] : runs) sorted.push_back(run);
+  for (const auto& [real, run] : runs) sorted.push_back(run.path);
   std::sort(sorted.begin(), sorted.end());
   return sorted;
 }

@@ -63,9 +63,34 @@ void add_defaults(const Config& section, const std::string& path,
   }
 }
 
-// Whether the key is the number of threads that read the data, which no result depends on.
-bool is_loader_threads(std::string_view key) {
-  return key == "input.threads" || (key.starts_with("evals.") && key.ends_with(".threads"));
+// Whether the key is that of a duration: "log_training_steps" for "log_training".
+bool is_duration(std::string_view key, std::string_view name) {
+  if (!key.starts_with(name)) return false;
+  const std::string_view unit = key.substr(name.size());
+  return unit == "_steps" || unit == "_examples" || unit == "_epochs" || unit == "_percent" ||
+         unit == "_seconds";
+}
+
+// Whether the key is `section` or is in it.
+bool is_in(std::string_view key, std::string_view section) {
+  return key.starts_with(section) &&
+         (key.size() == section.size() || key[section.size()] == '.' || key[section.size()] == '[');
+}
+
+// Whether no result depends on the key: it is about how the data is read in advance or when the
+// training is logged, or bvtrain ignores it.
+bool changes_nothing(std::string_view key) {
+  const bool reads = key.starts_with("input.") || key.starts_with("evals.");
+  if (reads && (key.ends_with(".threads") || key.ends_with(".prefetch"))) return true;
+  return is_duration(key, "log_training") || is_duration(key, "log_images") ||
+         is_in(key, "profile") || key == "input.cache.in" || key == "input.cache.gib" ||
+         key == "prefetch_to_device" || key == "ckpt_timeout";
+}
+
+// Whether the key is about when a run saves, or which checkpoints it keeps.
+bool is_about_saves(std::string_view key) {
+  return is_duration(key, "ckpt") || is_duration(key, "keep_ckpt") || is_in(key, "best") ||
+         key == "max_checkpoints_to_keep" || key == "periodic_action_growth_ratios";
 }
 
 // Where "2/5" of a part "fold 2/5" is in a split.
@@ -100,7 +125,11 @@ std::optional<FoldNumbers> find_fold(std::string_view text, size_t from) {
 FlatConfig flat_config(const Config& config) {
   FlatConfig flat;
   flatten(with_plain_numbers(Json::parse(config.json())), "", flat);
-  std::erase_if(flat, [](const auto& each) { return is_loader_threads(each.first); });
+  const auto nan = flat.find("nan");
+  const bool returns = nan != flat.end() && nan->second == "\"rollback\"";  // to a checkpoint
+  std::erase_if(flat, [&](const auto& each) {
+    return changes_nothing(each.first) || (!returns && is_about_saves(each.first));
+  });
   return flat;
 }
 

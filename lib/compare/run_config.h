@@ -14,7 +14,9 @@ namespace bv {
 using FlatConfig = std::map<std::string, std::string>;
 
 // Flattens the resolved config of a workdir. Omits null values, because null means that a key is
-// absent, and the numbers of threads that read data, which change no result.
+// absent, and keys that change no result: how the data is read in advance, and when a run logs its
+// training, saves and keeps checkpoints. With `nan: rollback` the saves decide where a run returns
+// to, so their keys stay.
 FlatConfig flat_config(const Config& config);
 
 // Returns the keys whose values are defaults, except those within lists. `text` is the text of the

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/config/load_config.h"
+#include "lib/report/page/report_charts.h"
 #include "lib/util/file.h"
 #include "lib/util/json_kind.h"
 #include "lib/util/limits.h"
@@ -64,7 +66,53 @@ void add_history(const nlohmann::json& run_json, FlatConfig& config) {
   }
 }
 
+// Returns when the run that `bvtrain eval` has measured first started, as in its run.json; "" if
+// that is not known. `rows`: the folder of the rows.
+std::string start_of_evaluated(const Workdir& rows) {
+  if (!file_exists(rows.evaluated())) return "";
+  const std::string text = read_file(rows.evaluated(), limits::kRunConfigBytes);
+  if (json_nesting(text) > limits::kJsonNesting) return "";
+  const auto record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json::json_pointer start("/run/first_started");
+  if (!record.is_object() || !record.contains(start) || !record.at(start).is_string()) return "";
+  return record.at(start).get<std::string>();
+}
+
+// Adds the metrics that `bvtrain eval` has measured and the run has not, or not at its end.
+void add_evaluated(const Workdir& workdir, const std::string& first_started, bool with_curves,
+                   RunRecord& run, std::vector<std::string>& warnings) {
+  const Workdir rows(workdir.evaluation());
+  try {
+    MetricScan scan = scan_metrics(rows.metrics(), with_curves);
+    const std::string measured = scan.series.empty() ? "" : start_of_evaluated(rows);
+    if (!measured.empty() && !first_started.empty() && measured != first_started) {
+      warnings.push_back(fmt::format(
+          "{}: warning: these rows are those of an earlier run in the workdir; left out",
+          rows.metrics()));
+      return;
+    }
+    warn_of_damage(rows.metrics(), scan, warnings);
+    for (auto& [name, series] : scan.series) {
+      if (is_trainers_own(name)) continue;
+      const auto own = run.metrics.series.find(name);
+      const bool later = own != run.metrics.series.end() && run.is_outdated(name) &&
+                         series.last.first > own->second.last.first;
+      if (own == run.metrics.series.end() || later)
+        run.metrics.series.insert_or_assign(name, std::move(series));
+    }
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage && error.code() != Exit::storage) throw;
+    warnings.push_back(fmt::format("{}: warning: left out: {}", rows.metrics(), error.message()));
+  }
+}
+
 }  // namespace
+
+bool RunRecord::is_outdated(const std::string& metric) const {
+  const auto found = metrics.series.find(metric);
+  return status.finished() && found != metrics.series.end() && !is_trainers_own(metric) &&
+         found->second.last.first < metrics.last_step;
+}
 
 std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
                                   std::vector<std::string>& warnings) {
@@ -95,6 +143,8 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
         scan_metrics(workdir.metrics(), with_curves, changed_metrics(changes, config, owners));
     run.status = read_status(workdir, config, run.metrics);
     warn_of_damage(workdir.metrics(), run.metrics, warnings);
+    add_evaluated(workdir, run_json.value("first_started", std::string()), with_curves, run,
+                  warnings);
     return run;
   } catch (const Error& error) {
     if (error.code() != Exit::usage && error.code() != Exit::storage) throw;

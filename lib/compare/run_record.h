@@ -23,12 +23,17 @@ struct RunRecord {
   std::string seed;  // as JSON; "" if the config has none
   std::string fold;  // of cross-validation: "2/5"; "" if there is none
   RunStatus status;
+  // Also the series of `bvtrain eval` in the folder eval/ that the run itself has not measured.
   MetricScan metrics;
+
+  // Whether the run has finished, but this metric of an evaluator was not measured at its end: a
+  // restart has removed the evaluator, or `bvtrain eval` has not evaluated the last checkpoint.
+  bool is_outdated(const std::string& metric) const;
 };
 
-// Reads a run. Appends to `warnings` one line for each kind of damage in its metrics.jsonl. Returns
-// nullopt if it has no config.yaml, or an unreadable one: it cannot be compared then, and
-// `warnings` reports that.
+// Reads a run. Appends to `warnings` one line for each kind of damage in its rows. Returns nullopt
+// if it has no config.yaml, or an unreadable one: it cannot be compared then, and `warnings`
+// reports that.
 std::optional<RunRecord> read_run(const std::string& workdir, bool with_curves,
                                   std::vector<std::string>& warnings);
 

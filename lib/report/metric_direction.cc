@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,9 +15,11 @@ constexpr std::string_view kAccuracies[] = {"prec", "precision", "acc",     "acc
                                             "hits", "recall",    "correct", "ncorrect", "shot"};
 constexpr std::string_view kOthersUp[] = {"f1",   "auc",  "auroc", "map",  "ap",   "r2",
                                           "miou", "dice", "psnr",  "ssim", "bleu", "iou"};
-constexpr std::string_view kDown[] = {"losses",     "errors", "err", "ece", "mce",
-                                      "nll",        "xent",   "mse", "mae", "rmse",
-                                      "perplexity", "brier",  "ppl", "fid", "wer"};
+constexpr std::string_view kDown[] = {
+    "losses", "errors",     "err",   "ece", "mce", "nll", "xent", "mse", "mae",
+    "rmse",   "perplexity", "brier", "ppl", "fid", "wer", "kl",   "kld", "divergence"};
+// The kinds of the evaluator `distance`, except `agree`, which is better if it is higher.
+constexpr std::string_view kDistances[] = {"kl", "hard", "l2", "euclidean", "logsoftmax_euclidean"};
 // A name with one of these means something else: "loss_scale", "recall_seconds".
 constexpr std::string_view kNeither[] = {"scale", "weight", "seconds", "secs", "time", "lr"};
 
@@ -56,9 +59,29 @@ MetricKind kind_of_word(const std::string& word) {
   return is_one_of(kOthersUp) ? MetricKind::other_up : MetricKind::unknown;
 }
 
+// Returns the kind of a metric of the evaluator `distance`, such as "val/kind=kl_t=2/avg". Any
+// other name is `unknown`.
+MetricKind kind_of_distance(std::string_view name) {
+  const size_t slash = name.rfind('/');
+  if (slash == std::string_view::npos) return MetricKind::unknown;
+  const std::string_view what = name.substr(slash + 1);
+  if (what != "avg" && what != "min" && what != "max") return MetricKind::unknown;
+  constexpr std::string_view kKind = "kind=";
+  const std::string_view entry = name.substr(0, slash);
+  const size_t at = entry.rfind(kKind);
+  if (at == std::string_view::npos) return MetricKind::unknown;
+  const std::string_view kind = entry.substr(at + kKind.size());
+  const auto is = [&](std::string_view known) {  // an argument may follow: "kl_t=2"
+    return kind == known || (kind.starts_with(known) && kind[known.size()] == '_');
+  };
+  if (is("agree")) return MetricKind::other_up;
+  return std::any_of(std::begin(kDistances), std::end(kDistances), is) ? MetricKind::down
+                                                                       : MetricKind::unknown;
+}
+
 // Returns the kind of the last word that has one: "top1_error" is an error.
 MetricKind kind_of(std::string_view name) {
-  MetricKind kind = MetricKind::unknown;
+  MetricKind kind = kind_of_distance(name);
   for (const std::string& word : words_of(name)) {
     if (const MetricKind known = kind_of_word(word); known != MetricKind::unknown) kind = known;
   }
@@ -72,6 +95,17 @@ Direction metric_direction(std::string_view name) {
   if (kind == MetricKind::down) return Direction::down;
   return kind == MetricKind::accuracy || kind == MetricKind::other_up ? Direction::up
                                                                       : Direction::none;
+}
+
+bool names_training(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const std::string_view word : {"train", "minitrain"}) {
+    for (size_t at = lower.find(word); at != std::string::npos; at = lower.find(word, at + 1)) {
+      if (at == 0 || std::isalpha(static_cast<unsigned char>(lower[at - 1])) == 0) return true;
+    }
+  }
+  return false;
 }
 
 bool is_better(double a, double b, bool higher_is_better) {

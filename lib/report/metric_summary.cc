@@ -1,7 +1,10 @@
 #include "lib/report/metric_summary.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "lib/report/metric_direction.h"
 #include "lib/report/page/report_charts.h"
@@ -15,6 +18,26 @@ constexpr std::string_view kTrainingLoss = "training_loss";
 // and sizes may contain any word ("z/secs/eval/accuracy").
 Direction direction_of(std::string_view name) {
   return is_result(name) ? metric_direction(name) : Direction::none;
+}
+
+// Returns the place of an evaluator among others by the words of its name: 0 for validation data, 1
+// for test data, otherwise 2. Digits end a word: "val2" is validation data, "eval" is not.
+int data_rank(std::string_view evaluator) {
+  int rank = 2;
+  const auto take = [&](const std::string& word) {
+    if (word == "val" || word == "valid" || word == "validation" || word == "minival") rank = 0;
+    if (word == "test") rank = std::min(rank, 1);
+  };
+  std::string word;
+  for (const char c : evaluator) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalpha(letter) != 0)
+      word += static_cast<char>(std::tolower(letter));
+    else
+      take(std::exchange(word, ""));
+  }
+  take(word);
+  return rank;
 }
 
 }  // namespace
@@ -70,7 +93,7 @@ std::string choose_main_metric(const std::vector<std::string>& names) {
   const auto rank = [](const std::string& name) {
     const int kind = is_accuracy(name) ? 0 : metric_direction(name) == Direction::up ? 1 : 2;
     const std::string_view evaluator = std::string_view(name).substr(0, name.rfind('/'));
-    return std::tuple(kind, is_of_class(name), evaluator.find("val") == std::string_view::npos,
+    return std::tuple(names_training(evaluator), kind, is_of_class(name), data_rank(evaluator),
                       name);
   };
   std::string main;

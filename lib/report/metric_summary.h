@@ -52,8 +52,9 @@ bool is_result(std::string_view name);
 
 // Returns the metric that represents the run: an evaluator's accuracy, or else another metric for
 // which a higher value is better, or else one for which a lower value is. Among several it prefers
-// one that is not about a single class, then one of an evaluator with "val" in its name, then the
-// first in alphabetical order; "" if there is none.
+// one that is not about a single class, then one of an evaluator with a word such as "val" in its
+// name, then one with "test", then the first in alphabetical order. A metric of training data
+// (names_training()) comes after all others. Returns "" if there is none.
 std::string choose_main_metric(const std::vector<std::string>& names);
 
 }  // namespace bv

@@ -1,7 +1,6 @@
 // Recipe's code that compares the evaluators with the training.
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,22 +8,11 @@
 #include <system_error>
 
 #include "lib/input/split_overlap.h"
+#include "lib/report/metric_direction.h"
 #include "lib/train/recipe.h"
 
 namespace bv {
 namespace {
-
-// Whether an evaluator's name, or the prefix of its metrics, says that it is about training data: a
-// word in it begins with 'train' or 'minitrain'.
-bool names_training(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const std::string_view word : {"train", "minitrain"}) {
-    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-      if (at == 0 || std::isalpha(static_cast<unsigned char>(text[at - 1])) == 0) return true;
-    }
-  }
-  return false;
-}
 
 bool has_type(const EvalJob& job, const Config& keys, std::string_view type) {
   return keys.has("type") ? keys.is_text("type", type) : job.name == type;

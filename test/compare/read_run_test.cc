@@ -258,6 +258,47 @@ TEST_CASE("a folder to which many links lead is looked at once") {
   CHECK(warnings.empty());
 }
 
+TEST_CASE("runs in the workdir of another run are listed, and a warning says so") {
+  const Workdirs all;
+  for (const char* name : {"nest", "nest/a", "nest/b/c", "single"}) all.run(name, "lr: 1\n", {0.5});
+  all.dir.make("nest/backup/ckpt/step-10");       // a copy, not a run
+  all.dir.write("nest/configs/config.yaml", "");  // nor is this
+  all.dir.write("nest/log/config.yaml", "");      // folders of the run itself
+  all.dir.write("nest/log/metrics.jsonl", "");
+  Lines warnings;
+  CHECK(short_names(find_runs({all.dir.path()}, warnings)) ==
+        Lines{"nest", "nest/a", "nest/b/c", "single"});
+  CHECK(warnings == Lines{all.dir / "nest: warning: is itself the workdir of a run; the table also "
+                                    "has the 2 runs in the folders below it"});
+}
+
+TEST_CASE("a run has its own name, not that of a link, in whatever order folders are listed") {
+  const Workdirs all;
+  for (const char* name : {"l/run-1", "l/run-2", "l/b/run-3"}) all.run(name, "lr: 1\n", {0.5});
+  all.run("elsewhere/run-4", "lr: 1\n", {0.5});
+  all.dir.make("l/a");
+  const auto link = [&](const char* to, const std::string& name) {
+    std::filesystem::create_directory_symlink(to, all.dir / name);
+  };
+  link("run-2", "l/latest");
+  link("run-1", "l/current");
+  link("b", "l/a0");  // to a folder of runs
+  link("../b/run-3", "l/a/latest");
+  link("../elsewhere/run-4", "l/z-link");
+  link("../elsewhere/run-4", "l/y-link");
+  const auto found = [&](const Lines& names) {
+    Lines paths, warnings;
+    for (const std::string& name : names) paths.push_back(all.dir / name);
+    const Lines runs = short_names(find_runs(paths, warnings));
+    CHECK(warnings.empty());
+    return runs;
+  };
+  CHECK(found({"l"}) == Lines{"b/run-3", "run-1", "run-2", "y-link"});
+  CHECK(found({"l/*"}) == Lines{"b/run-3", "run-1", "run-2", "y-link"});
+  CHECK(found({"l/latest", "l/run-2"}) == Lines{"run-2"});
+  CHECK(found({"l/latest"}) == Lines{"latest"});
+}
+
 TEST_CASE("a folder that cannot be listed gets a warning") {
   const TempFolder dir;
   dir.write("s/a/config.yaml", "");

@@ -97,6 +97,21 @@ TEST_CASE("the main metric is an evaluator's accuracy, or else one that has a be
   CHECK(choose_main_metric({"test/prec@1", "val/prec@1"}) == "val/prec@1");
   CHECK(choose_main_metric({"test/prec@1", "val/loss"}) == "test/prec@1");
   CHECK(choose_main_metric({"a/loss", "b/miou"}) == "b/miou");
+  // Then one of test data comes before others. Only whole words count.
+  CHECK(choose_main_metric({"a/prec@1", "test/prec@1"}) == "test/prec@1");
+  CHECK(choose_main_metric({"eval/prec@1", "test/prec@1"}) == "test/prec@1");
+  CHECK(choose_main_metric({"interval/prec@1", "test/prec@1"}) == "test/prec@1");
+  CHECK(choose_main_metric({"imagenet_val2/prec@1", "test/prec@1"}) == "imagenet_val2/prec@1");
+  CHECK(choose_main_metric({"Validation/prec@1", "test/prec@1"}) == "Validation/prec@1");
+}
+
+TEST_CASE("a metric of training data is the main metric only if there is no other") {
+  CHECK(choose_main_metric({"minitrain/prec@1", "test/prec@1"}) == "test/prec@1");
+  CHECK(choose_main_metric({"train_eval/prec@1", "test/prec@1"}) == "test/prec@1");
+  CHECK(choose_main_metric({"train_val/prec@1", "z/prec@1"}) == "z/prec@1");
+  CHECK(choose_main_metric({"test/loss", "train/prec@1"}) == "test/loss");
+  CHECK(choose_main_metric({"minitrain/prec@1", "test/confidence"}) == "minitrain/prec@1");
+  CHECK(choose_main_metric({"a/prec@1", "pretrained/acc", "train/prec@1"}) == "a/prec@1");
 }
 
 }  // namespace bv

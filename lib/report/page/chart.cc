@@ -167,6 +167,9 @@ Drawing draw_lines(const Chart& chart, size_t hidden) {
     lines = text_at("tick", (x.from + x.to) / 2, (top + bottom) / 2, "middle", "no data yet");
   }
   const double height = bottom + kBottom;
+  const double label = text_width(chart.x_label, kChartTickSize);
+  const std::string note = clipped_text(chart.note, kChartTickSize, x.to - label - 2 * kMargin);
+  if (!note.empty()) lines += text_at("tick", kMargin, height - 8, "start", note);
   return {out + lines + text_at("tick", x.to, height - 8, "end", chart.x_label), height};
 }
 

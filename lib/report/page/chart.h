@@ -38,6 +38,7 @@ struct Chart {
   bool error_scale = false;
   size_t most_lines = SIZE_MAX;  // further lines are left out, and the legend says how many
   bool y_from_zero = false;      // a linear y axis includes 0
+  std::string note = {};         // short, below the plot
 };
 
 // Returns about `count` round numbers that cover [low, high].

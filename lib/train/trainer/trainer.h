@@ -99,6 +99,10 @@ class Trainer {
   // most two seconds for it. Call it only right before _exit(), because the thread uses this object
   // and may still run afterwards.
   void flush_rows();
+  // Writes the report of a run that has diverged, with all rows that have ended. With several ranks
+  // it only requests the report, and flush_rows() has it written: call that afterwards. For a run
+  // that ends otherwise it does nothing. Logs a warning if the report cannot be written.
+  void report_failure(Exit code, const std::string& line) noexcept;
   // Writes result.json for a run that an error ends after its start; otherwise does nothing. Logs a
   // warning if the file cannot be written.
   void record_failure(Exit code, const std::string& line) noexcept;

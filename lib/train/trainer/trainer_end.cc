@@ -106,6 +106,17 @@ void Trainer::report_end(const std::string& how) {
   metrics_->write_report();
 }
 
+void Trainer::report_failure(Exit code, const std::string& line) noexcept {
+  try {
+    if (code != Exit::diverged || !metrics_ || !workdir_ || !is_rank0()) return;
+    report_end("diverged: " + line);
+    // With several ranks the others wait: flush_rows() does the same in a limited time.
+    if (group_.size() == 1) metrics_->close();
+  } catch (const std::exception& error) {
+    log::warn("{}", error.what());
+  }
+}
+
 void Trainer::record_failure(Exit code, const std::string& line) noexcept {
   try {
     if (!begun_ || !workdir_ || !is_rank0()) return;
