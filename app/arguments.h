@@ -113,6 +113,8 @@ struct Arguments {
   // init
   struct Init {
     std::string folder, from;  // from: weights, or ""
+    std::vector<std::string> label;
+    std::string task = "classify";
   } init;
 
   // help

@@ -6,6 +6,7 @@
 #include "app/standard_output.h"
 #include "lib/init/data_findings.h"
 #include "lib/init/init_report.h"
+#include "lib/init/label_request.h"
 #include "lib/init/pretrained.h"
 #include "lib/init/recipe_yaml.h"
 #include "lib/init/starter_recipe.h"
@@ -36,7 +37,11 @@ Exit init_command(const Arguments& arguments) {
   // Checked before the work, and again when the file is written.
   if (file_exists(output))
     throw Error(Exit::usage, output, "exists already; choose another --output");
-  DataFindings found = inspect_data(given.folder);
+  const std::string folder = std::filesystem::path(output).parent_path().string();
+  if (!folder.empty() && !folder_exists(folder))
+    throw Error(Exit::usage, "--output " + output, fmt::format("there is no folder '{}'", folder));
+  DataFindings found =
+      inspect_data(given.folder, {.columns = given.label, .task = label_task(given.task)});
   std::optional<PretrainedModel> pretrained;
   if (!given.from.empty()) pretrained = inspect_weights(given.from);
   const PretrainedModel* from = pretrained ? &*pretrained : nullptr;

@@ -254,6 +254,16 @@ CLI::App* add_init(CLI::App& app, Arguments& out) {
           "Lines file and its images, WebDataset tars, a TFDS data set, or files of MNIST (IDX), "
           "CIFAR or npz")
       ->required();
+  init->add_option("--label", out.init.label,
+                   "column of the CSV file with the labels, or several, comma-separated; default: "
+                   "label or class")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  init->add_option("--task", out.init.task,
+                   "what the labels of the CSV file are: classify (one class per image, the "
+                   "default), multilabel (several classes or none) or regress (numbers)")
+      ->check(CLI::IsMember({"classify", "multilabel", "regress"}));
   init->add_option("--from", out.init.from,
                    "weights to fine-tune: *.npz, *.safetensors, or the workdir of a run");
   init->add_option("--output", out.output,

@@ -28,10 +28,30 @@ std::string classes_text(const DataFindings& found) {
   }
   std::string text = fmt::format("classes     {}{}: {}\n", human_count(std::ssize(found.classes)),
                                  found.sliced ? "" : ", training+validation", join(shown, ", "));
+  if (found.without_class > 0) {
+    text += fmt::format("            without any class: {} of {} images\n",
+                        human_count(found.without_class), human_count(found.examples));
+  }
   if (found.imbalanced()) {
     text +=
         fmt::format("            not balanced: most images {}, fewest {}\n",
                     class_text(*found.most_frequent(), false), class_text(*found.rarest(), false));
+  }
+  return text;
+}
+
+// Returns a line for each target, up to kShownClasses.
+std::string targets_text(const DataFindings& found) {
+  std::string text;
+  for (size_t t = 0; t < found.targets.size() && t < kShownClasses; ++t) {
+    const FoundTarget& one = found.targets[t];
+    text +=
+        fmt::format("{:<12}{}: {} to {}, mean {}\n", t == 0 ? "targets" : "", printable(one.name),
+                    json_number(one.least), json_number(one.most), short_number(one.mean));
+  }
+  if (found.targets.size() > kShownClasses) {
+    text += fmt::format("            and {} more\n",
+                        human_count(std::ssize(found.targets) - int64_t{kShownClasses}));
   }
   return text;
 }
@@ -84,7 +104,7 @@ std::string findings_text(const DataFindings& found) {
       fmt::format("training    {}: {} images\n", found.train, human_count(found.train_examples));
   text += fmt::format("validation  {}: {} images\n", found.validation,
                       human_count(found.validation_examples));
-  text += classes_text(found);
+  text += found.task == LabelTask::regress ? targets_text(found) : classes_text(found);
   text += images_text(found.images);
   const int64_t all = found.examples + (found.sliced ? 0 : found.validation_examples);
   text += fmt::format(" ({} of {} decoded{})\n", human_count(found.images.tried), human_count(all),
@@ -104,6 +124,11 @@ nlohmann::ordered_json findings_json(const DataFindings& found, const StarterRec
     if (!found.sliced) entry["validation"] = one.validation;
     classes.push_back(std::move(entry));
   }
+  Json targets = Json::array();
+  for (const FoundTarget& one : found.targets) {
+    targets.push_back(
+        {{"name", one.name}, {"min", one.least}, {"mean", one.mean}, {"max", one.most}});
+  }
   const SampledImages& images = found.images;
   const Json broken = broken_lines(found);
   return {{"folder", found.folder},
@@ -112,8 +137,11 @@ nlohmann::ordered_json findings_json(const DataFindings& found, const StarterRec
           {"examples", found.examples},
           {"train", {{"split", found.train}, {"examples", found.train_examples}}},
           {"validation", {{"split", found.validation}, {"examples", found.validation_examples}}},
+          {"task", task_name(found.task)},
           {"classes", classes},
           {"imbalanced", found.imbalanced()},
+          {"without_class", found.without_class},
+          {"targets", targets},
           {"images",
            {{"decoded", images.tried},
             {"channels", images.channels},

@@ -9,8 +9,8 @@
 
 namespace bv {
 
-// Returns lines for people: kind of data, splits, classes with counts (the first and last of many),
-// sizes of images, broken files.
+// Returns lines for people: kind of data, splits, classes with counts (the first and last of many)
+// or targets with their range, sizes of images, broken files.
 std::string findings_text(const DataFindings& found);
 
 // Returns the findings, the recipe and the file that was written.

@@ -19,8 +19,13 @@
 namespace bv {
 namespace {
 
-constexpr const char* kLabels =
-    R"(|onehot(num_classes, key="label", key_result="labels")|keep("image", "labels"))";
+// Returns the ops after those of the image: `labels` from the class number, unless the source gives
+// them.
+std::string label_ops(const DataFindings& found) {
+  return found.task == LabelTask::classify
+             ? R"(|onehot(num_classes, key="label", key_result="labels")|keep("image", "labels"))"
+             : R"(|keep("image", "labels"))";
+}
 
 // Returns the string as comment lines. A name from the data cannot end a comment.
 std::string comment(const std::string& text, const std::string& indent = "") {
@@ -34,6 +39,7 @@ std::string comment(const std::string& text, const std::string& indent = "") {
 std::string data_yaml(const DataFindings& found, const DataKeys& keys, const std::string& split) {
   std::string text = "{name: " + found.data.source;
   for (const auto& [key, value] : keys) text += ", " + key + ": " + yaml_text(value);
+  for (const auto& [key, value] : found.labels.yaml()) text += ", " + key + ": " + value;
   return text + ", split: " + (found.sliced ? json_string(split) : yaml_text(split)) + "}";
 }
 
@@ -56,7 +62,14 @@ std::string head(const DataFindings& found, const StarterRecipe& recipe,
   text += fmt::format("Written by bvtrain init {}: {}", shell_word(found.folder), found.data.kind);
   text += fmt::format(", {} images", human_count(found.examples));
   if (!found.classes.empty())
-    text += fmt::format(" of {} classes", human_count(std::ssize(found.classes)));
+    text += fmt::format(" of {}", found.classes.size() == 1
+                                      ? "one class"
+                                      : human_count(std::ssize(found.classes)) + " classes");
+  if (!found.targets.empty()) {
+    text += fmt::format(" with {}", found.targets.size() == 1
+                                        ? "the target " + printable(found.targets[0].name)
+                                        : human_count(std::ssize(found.targets)) + " targets");
+  }
   text += fmt::format(".\nThe recipe is {}: {} epochs, {} steps.\n", recipe.about,
                       human_count(recipe.epochs),
                       human_count(recipe.total_steps(found.train_examples)));
@@ -66,8 +79,22 @@ std::string head(const DataFindings& found, const StarterRecipe& recipe,
   return comment(text) + "\n";
 }
 
-std::string length(const StarterRecipe& recipe) {
-  return "seed: 0\nnum_classes: auto  # that of the data\n"
+// Returns the number of outputs and what they mean.
+std::string outputs(const DataFindings& found) {
+  if (found.task == LabelTask::multilabel) {
+    return fmt::format(
+        "num_classes: {}\ntask_kw: {{multilabel: true}}  # several classes per image, or none\n",
+        found.classes.size());
+  }
+  if (found.task == LabelTask::regress) {
+    return fmt::format("num_classes: {}  # the number of targets\ntask: regress\n",
+                       found.targets.size());
+  }
+  return "num_classes: auto  # that of the data\n";
+}
+
+std::string length(const DataFindings& found, const StarterRecipe& recipe) {
+  return "seed: 0\n" + outputs(found) +
          "# Halve the epochs for a quick look; more may help if the loss still falls at the "
          "end.\n" +
          fmt::format("total_epochs: {}\n\n", recipe.epochs);
@@ -95,25 +122,31 @@ std::string input(const DataFindings& found, const StarterRecipe& recipe,
     text += comment(pretrained->scaling_note, "  ");
   if (!recipe.size_note.empty()) text += comment(recipe.size_note, "  ");
   if (!recipe.pp_hint.empty()) text += comment(recipe.pp_hint, "  ");
-  return text + "  pp: " + pp_yaml(recipe.train_pp + kLabels) + "\n\n";
+  return text + "  pp: " + pp_yaml(recipe.train_pp + label_ops(found)) + "\n\n";
 }
 
-std::string model(const StarterRecipe& recipe, const PretrainedModel* pretrained) {
+std::string model(const DataFindings& found, const StarterRecipe& recipe,
+                  const PretrainedModel* pretrained) {
+  const bool targets = found.task == LabelTask::regress;
   std::string text;
   if (pretrained && !pretrained->heads_note.empty()) text += comment(pretrained->heads_note);
   text += "model_name: " + yaml_text(recipe.model_name) + "\nmodel: " + recipe.model + "\n";
   if (!pretrained) return text + "\n";
   text += "model_init: " + yaml_text(pretrained->path) + "\n";
   std::vector<std::string> patterns;
+  // The scale of the targets in the file, if there is one, is that of other data.
+  if (targets) patterns.push_back(json_string("buffers/targets/.*"));
   for (const std::string& pattern : pretrained->fresh) patterns.push_back(json_string(pattern));
-  text +=
-      fmt::format("model_load: {{dont_load: [{}]}}  # the head for the new classes starts fresh\n",
-                  join(patterns, ", "));
+  text += fmt::format("model_load: {{dont_load: [{}]}}  # the head for the new {} starts fresh\n",
+                      join(patterns, ", "), targets ? "targets" : "classes");
   return text + "\n";
 }
 
-std::string optimizer(const StarterRecipe& recipe, bool fine_tuning) {
-  std::string text = "loss: softmax_xent\n";
+std::string optimizer(const DataFindings& found, const StarterRecipe& recipe, bool fine_tuning) {
+  std::string text =
+      fmt::format("loss: {}\n", found.task == LabelTask::regress      ? "mse"
+                                : found.task == LabelTask::multilabel ? "sigmoid_xent"
+                                                                      : "softmax_xent");
   if (recipe.label_smoothing > 0)
     text += fmt::format("label_smoothing: {}\n", recipe.label_smoothing);
   text +=
@@ -135,7 +168,7 @@ std::string optimizer(const StarterRecipe& recipe, bool fine_tuning) {
 }
 
 std::string imbalance(const DataFindings& found) {
-  if (!found.imbalanced()) return "";
+  if (!found.imbalanced() || found.task != LabelTask::classify) return "";
   const FoundClass& most = *found.most_frequent();
   const FoundClass& least = *found.rarest();
   const std::string often = printable(most.name);
@@ -149,15 +182,23 @@ std::string imbalance(const DataFindings& found) {
       "  ");
 }
 
+// Returns the keys of an evaluator that depend on the task.
+std::string metrics(const DataFindings& found) {
+  if (found.task == LabelTask::regress) return "    type: regression\n";
+  if (found.task == LabelTask::classify)
+    return "    type: classification\n    loss_name: softmax_xent\n";
+  return std::string("    type: class_metrics\n    metrics: [map, auroc_macro, f1_macro]\n") +
+         (found.soft_labels ? "    soft_labels: true\n" : "");
+}
+
 std::string evaluators(const DataFindings& found, const StarterRecipe& recipe, int64_t every) {
   std::string text = "evals:\n" + imbalance(found);
   const bool test = is_named(found.validation, kTestNames) && !found.sliced;
   const std::string name = test ? "test" : "val";
   text += fmt::format("  {}:{}\n", name, found.test.empty() ? "" : " &val");
-  text += "    type: classification\n";
+  text += metrics(found);
   text += "    data: " + data_yaml(found, validation_keys(found), found.validation) + "\n";
-  text += "    pp_fn: " + pp_yaml(recipe.eval_pp + kLabels) + "\n";
-  text += "    loss_name: softmax_xent\n";
+  text += "    pp_fn: " + pp_yaml(recipe.eval_pp + label_ops(found)) + "\n";
   text += fmt::format("    log_epochs: {}\n", every);
   if (found.any_broken()) text += "    skip_errors: true\n";
   if (recipe.ema > 0) text += "    ema: true\n";
@@ -183,8 +224,8 @@ std::string recipe_yaml(const DataFindings& found, const StarterRecipe& recipe,
   const int64_t steps = std::max<int64_t>(1, recipe.total_steps(found.train_examples));
   constexpr int64_t kEvaluations = 20, kRows = 100;
   const int64_t every = (recipe.epochs + kEvaluations - 1) / kEvaluations;
-  return head(found, recipe, output) + length(recipe) + input(found, recipe, pretrained) +
-         model(recipe, pretrained) + optimizer(recipe, pretrained != nullptr) +
+  return head(found, recipe, output) + length(found, recipe) + input(found, recipe, pretrained) +
+         model(found, recipe, pretrained) + optimizer(found, recipe, pretrained != nullptr) +
          fmt::format(
              "log_training_steps: {}\n"
              "ckpt_epochs: {}  # an interrupted run continues from here\n\n",

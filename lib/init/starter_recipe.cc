@@ -161,7 +161,8 @@ void choose_small_resnet(const DataFindings& found, const CommonOps& ops, Starte
   }
   recipe.label_smoothing = 0.1;
   recipe.ema = 0.99;
-  if (n >= kMany) {
+  // CIFAR-10's learning rate is for its loss.
+  if (n >= kMany && found.task == LabelTask::classify) {
     recipe.batch_size = 256;
     recipe.epochs = epochs_for(750000, 15, n, recipe.batch_size);
     recipe.optimizer =
@@ -185,6 +186,11 @@ int64_t crop_side(const DataFindings& found) {
   return n >= kMany && side >= 110 ? 96 : 64;
 }
 
+// Returns what the recipe for crops trains on.
+std::string images_of_crops(const DataFindings& found) {
+  return found.task == LabelTask::regress ? "resized images" : "crops";
+}
+
 // Images of various sizes: crops of one size.
 void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe& recipe) {
   const int64_t n = found.train_examples, side = recipe.image.height;
@@ -197,7 +203,7 @@ void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe
   add_op(recipe.eval_pp, fmt::format("resize_small({})|central_crop({})", side * 9 / 8, side));
   recipe.batch_size = batch_size_for(n);
   if (side == 224) {
-    recipe.about = "a ResNet-50 (BiT) on crops";
+    recipe.about = "a ResNet-50 (BiT) on " + images_of_crops(found);
     recipe.model_name = "bit";
     recipe.model = "{depth: 50}";
     recipe.epochs = 30;
@@ -209,7 +215,7 @@ void choose_crops(const DataFindings& found, const CommonOps& ops, StarterRecipe
         "schedule: {decay_type: cosine, warmup_percent: 0.05}\n";
     return;
   }
-  recipe.about = "a small residual network on crops";
+  recipe.about = "a small residual network on " + images_of_crops(found);
   recipe.model_name = "resnet_cifar";
   recipe.model = side > 64 ? "{width: 32, blocks: [1, 0, 1, 0]}" : "{width: 32}";
   recipe.epochs = epochs_for(40000, n < kMany ? 20 : 15, n, recipe.batch_size);
@@ -294,6 +300,37 @@ void choose_fine_tuning(const DataFindings& found, const PretrainedModel& from,
       "schedule: {decay_type: cosine, warmup_percent: 0.1}\n";
 }
 
+// Replaces the augmentation and the crops by ops that keep the whole image where it is, for targets
+// that may change with the image.
+void keep_geometry(const DataFindings& found, const PretrainedModel* from, const CommonOps& ops,
+                   StarterRecipe& recipe) {
+  const std::string size = size_argument(recipe.image);
+  const ImageSides& typical = found.images.typical;
+  const bool much_smaller = typical.shorter() > 2 * recipe.image.shorter();
+  const bool method = from && !from->resize_method.empty();
+  recipe.train_pp = ops.first;
+  if (!found.images.equal || typical != recipe.image) {
+    add_op(recipe.train_pp,
+           fmt::format("resize({}{}{})", size, method ? ", \"" + from->resize_method + "\"" : "",
+                       method || much_smaller ? ", antialias=True" : ""));
+  }
+  recipe.eval_pp = recipe.train_pp;
+  recipe.pp_hint = fmt::format(
+      "Targets such as coordinates and angles change with the image, so it is not mirrored,\n"
+      "cropped, shifted or turned. If the targets do not depend on positions, augment it:\n"
+      "add flip_lr, and use inception_crop({}) {} resize.",
+      size, recipe.train_pp.find("resize(") == std::string::npos ? "to crop and" : "in place of");
+  if (!found.images.equal) {
+    recipe.pp_hint +=
+        "\nAll images get the same size: give coordinates as fractions of the width and the "
+        "height.";
+  }
+  if (found.turned) {
+    recipe.pp_hint +=
+        "\nSome images are turned upright (EXIF): give coordinates in the upright image.";
+  }
+}
+
 // Throws if the images must be scaled, but the pretrained model has no record of how.
 void require_scaling(const SampledImages& images, const PretrainedModel& from) {
   const bool known = from.scaling.target || !from.scaling.normalize.empty();
@@ -352,6 +389,8 @@ StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pr
     recipe.image = {crop_side(found), crop_side(found)};
     choose_crops(found, ops, recipe);
   }
+  if (found.task == LabelTask::regress) keep_geometry(found, pretrained, ops, recipe);
+  if (found.task != LabelTask::classify) recipe.label_smoothing = 0;
   if (recipe.pp_hint.empty() && recipe.train_pp.find("flip_lr") != std::string::npos) {
     recipe.pp_hint =
         "Remove flip_lr if a mirrored image may belong to another class (text, traffic signs).";

@@ -30,7 +30,8 @@ struct StarterRecipe {
 
 // Chooses by the size and number of images, by colour, and by the number of examples. Small grey
 // images get the recipe of configs/mnist_cnn.yaml or fashion_mnist_small.yaml. Large images get the
-// recipe of README.md. `pretrained` may be null.
+// recipe of README.md. For the task regress, no op moves the content of an image. `pretrained` may
+// be null.
 // Throws Error(Exit::usage) if the pretrained model does not accept the images.
 StarterRecipe choose_recipe(const DataFindings& found, const PretrainedModel* pretrained);
 

@@ -69,6 +69,29 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
+// Returns what `folder` holds in formats that other libraries read; "" if it is nothing known.
+std::string foreign_data(const std::string& folder) {
+  const auto has = [&](const char* name) { return is_file(folder + "/" + name); };
+  if (has("dataset_dict.json") || (has("dataset_info.json") && has("state.json")))
+    return "is a data set of Hugging Face, as save_to_disk() writes it";
+  if (has("batches.meta") && has("data_batch_1")) return "holds CIFAR-10 for Python";
+  if (has("meta") && has("train") && has("test")) return "holds CIFAR-100 for Python";
+  for (const std::string& inner : {folder, folder + "/data"}) {
+    if (!is_folder(inner)) continue;
+    bool parquet = false;
+    for_each_entry(inner, [&](const FolderEntry& entry) {
+      parquet |= entry.file && entry.name.ends_with(".parquet");
+    });
+    if (parquet) return "holds parquet files, which bvtrain does not read";
+  }
+  return "";
+}
+
 // Returns where the image that a CSV file in `folder` names may be, if it is not in `folder`.
 std::string elsewhere(const std::string& folder, const RowFile& image) {
   for (const std::string& inner : list_content(folder).folders) {
@@ -79,27 +102,56 @@ std::string elsewhere(const std::string& folder, const RowFile& image) {
   return "";
 }
 
-// Returns why a CSV file cannot be used as the data; "" if nothing is known.
-std::string list_problem(const std::string& folder, const std::string& name) {
+// The header of a CSV file, and the first row after it.
+struct ListHead {
+  CsvLayout layout;
+  std::string row;
+};
+
+// Throws RowFault, and Error if the file cannot be read.
+ListHead read_list_head(const std::string& folder, const std::string& name,
+                        const CsvLabels* chosen) {
   constexpr size_t kHead = size_t{64} << 10;
+  std::string head(kHead, '\0');
+  head.resize(RegularFile(folder + "/" + name).read(head.data(), head.size(), 0));
+  head = without_bom(std::move(head));
+  const char delimiter = guess_delimiter(head);
+  std::vector<CsvCell> cells;
+  const size_t length = read_csv_row(head, delimiter, /*last=*/true, cells);
+  CsvSettings settings;
+  settings.folder = folder;
+  if (chosen) {
+    settings.labels = chosen->columns;
+    settings.label_list = chosen->list;
+    settings.multilabel = chosen->multilabel;
+  }
+  std::vector<std::string> remarks;
+  return {csv_layout(cells, delimiter, settings, remarks), head.substr(length)};
+}
+
+// Says that a file has no column with the classes, and how to choose another column.
+std::string no_label_text(const CsvLayout& layout) {
+  std::vector<std::string> others;
+  for (const CsvColumn& column : layout.columns)
+    if (column.role == CsvRole::feature) others.push_back(column.name);
+  if (others.empty()) return "has no column 'label', and no other column with labels";
+  return fmt::format(
+      "has no column 'label'; its other column{}: choose with --label {}; add --task regress if it "
+      "holds numbers, or --task multilabel if an image may have several classes",
+      others.size() == 1 ? " is " + others[0] : "s are " + short_list(others, /*counted=*/false),
+      shell_word(others[0]));
+}
+
+}  // namespace
+
+std::string list_problem(const std::string& folder, const std::string& name,
+                         const CsvLabels* chosen) {
   try {
-    std::string head(kHead, '\0');
-    head.resize(RegularFile(folder + "/" + name).read(head.data(), head.size(), 0));
-    head = without_bom(std::move(head));
-    const char delimiter = guess_delimiter(head);
-    std::vector<CsvCell> cells;
-    const std::string_view row =
-        std::string_view(head).substr(read_csv_row(head, delimiter, /*last=*/true, cells));
-    CsvSettings settings;
-    settings.folder = folder;
-    std::vector<std::string> remarks;
-    const CsvLayout layout = csv_layout(cells, delimiter, settings, remarks);
-    if (!layout.column_of(CsvRole::label)) {
-      return "has no column 'label': give this name to the column with the classes or, to predict "
-             "numbers, write a config with `task: regress` (docs/labels.md)";
-    }
+    const auto [layout, row] = read_list_head(folder, name, chosen);
+    if (!chosen && !layout.column_of(CsvRole::label)) return no_label_text(layout);
     if (row.empty()) return "has no rows";
-    read_csv_row(row, delimiter, /*last=*/true, cells);
+    std::vector<CsvCell> cells;
+    read_csv_row(row, layout.delimiter, /*last=*/true, cells);
     check_cell_count(cells, layout, row);
     const CsvCell& path = cells[layout.column_of(CsvRole::path).value()];
     const RowFile image = row_file(path.text, folder, path.at);
@@ -107,13 +159,21 @@ std::string list_problem(const std::string& folder, const std::string& name) {
     return fmt::format("names '{}', which is not in {}{}", printable(image.name), folder,
                        elsewhere(folder, image));
   } catch (const RowFault& fault) {
-    return fmt::format("cannot be used: {}", fault.what());
+    return chosen ? fault.what() : fmt::format("cannot be used: {}", fault.what());
   } catch (const Error&) {
     return "";  // it cannot be read
   }
 }
 
-}  // namespace
+std::string usual_label_column(const std::string& folder, const std::string& name) {
+  try {
+    const CsvLayout layout = read_list_head(folder, name, /*chosen=*/nullptr).layout;
+    const auto label = layout.column_of(CsvRole::label);
+    return label ? layout.columns[*label].name : "";
+  } catch (const std::runtime_error&) {
+    return "";  // a RowFault or an Error: it is some other table
+  }
+}
 
 std::string unknown_folder(const std::string& folder) {
   const FolderContent content = list_content(folder);
@@ -131,7 +191,7 @@ std::string unknown_folder(const std::string& folder) {
         inner[0], inner[1],
         differ
             ? fmt::format(": rename them to '{}' and '{}' if they are splits", splits[0], splits[1])
-            : "");
+            : ": if they are classes, move their images directly into them");
   }
   if (content.images > 0) {
     return fmt::format(
@@ -140,6 +200,8 @@ std::string unknown_folder(const std::string& folder) {
         human_count(content.images), content.images == 1 ? "" : "s", folder,
         unused_list_hint(folder));
   }
+  if (const std::string foreign = foreign_data(folder); !foreign.empty())
+    return foreign + ": docs/data.md says in 'Data in other formats' how to convert such data";
   return "has no data that can be trained on; expected " + join(detectable_data(), ", or ") +
          unused_list_hint(folder);
 }
@@ -150,7 +212,7 @@ std::string unused_list_hint(const std::string& folder) {
   std::vector<std::string> files = list_content(folder).csv_files;
   files.resize(std::min(files.size(), kMost));
   for (const std::string& name : files) {
-    const std::string why = list_problem(folder, name);
+    const std::string why = list_problem(folder, name, /*chosen=*/nullptr);
     if (!why.empty()) hint += fmt::format("; {} {}", printable(name), why);
   }
   return hint;
@@ -160,16 +222,22 @@ void refuse_empty_split(const Source& source, size_t split) {
   const at::Tensor labels = source.labels(split);
   if (!labels.defined() || labels.ne(int64_t{Source::kNoLabel}).any().item<bool>()) return;
   // The file name shows which of two npz files is empty: both have a split 'train'.
-  throw Error(Exit::usage, source.labels_file(split),
-              fmt::format("split '{}' has no images", source.splits().at(split)));
+  throw Error(
+      Exit::usage, source.labels_file(split),
+      fmt::format("split '{}' has no images{}", source.splits().at(split),
+                  source.file_notes(split).inner_folders > 0
+                      ? ", but folders in its class folders: images must be directly in the "
+                        "class folders"
+                      : ""));
 }
 
 void refuse_targets(const Source& source, size_t split, const std::string& name) {
   if ((name != "csv" && name != "jsonl") || source.labels(split).defined()) return;
   throw Error(Exit::usage, source.labels_file(split),
-              fmt::format("has labels that are not integers, which are regression targets: "
-                          "write the config yourself, with `name: {}` (docs/labels.md)",
-                          name));
+              fmt::format("has labels that are not integers, which are regression targets: {}",
+                          name == "csv" ? "add --task regress"
+                                        : "write the config yourself, with `name: jsonl` "
+                                          "(docs/labels.md)"));
 }
 
 void refuse_empty_classes(const Source& source, const std::vector<std::string>& splits,

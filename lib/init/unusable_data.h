@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lib/input/source.h"
+#include "lib/input/sources/common/manifest/detect_csv.h"
 
 namespace bv {
 
@@ -16,11 +17,20 @@ std::string unknown_folder(const std::string& folder);
 // if there are none.
 std::string unused_list_hint(const std::string& folder);
 
+// Returns why a CSV file in `folder` cannot be used as the data; "" if nothing is known. `chosen`:
+// the labels that the user has chosen; nullptr: the column label or class.
+std::string list_problem(const std::string& folder, const std::string& name,
+                         const CsvLabels* chosen);
+
+// Returns the column label or class of a CSV file in `folder`, as its header spells it; "" if it
+// has none, or is no list of images.
+std::string usual_label_column(const std::string& folder, const std::string& name);
+
 // Throws Error(Exit::usage) if the labels of a split are known, and no image has one.
 void refuse_empty_split(const Source& source, size_t split);
 
 // Throws Error(Exit::usage) if the labels in a CSV file or jsonl file are regression targets. The
-// detectors see only the first rows.
+// detectors see only the first rows. `name`: of the source.
 void refuse_targets(const Source& source, size_t split, const std::string& name);
 
 // Throws Error(Exit::usage) with a line for each class folder without images in these splits of an

@@ -43,4 +43,11 @@ std::string yaml_text(std::string_view text) {
   return is_plain(escaped) ? escaped : json_string(escaped);
 }
 
+std::string yaml_list(const std::vector<std::string>& items) {
+  std::vector<std::string> texts;
+  texts.reserve(items.size());
+  for (const std::string& item : items) texts.push_back(yaml_text(item));
+  return "[" + join(texts, ", ") + "]";
+}
+
 }  // namespace bv

@@ -20,6 +20,7 @@
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
 #include "lib/tasks/sliced_labels.h"
+#include "lib/tasks/target_spread.h"
 #include "lib/tasks/task.h"
 #include "lib/util/text.h"
 
@@ -77,32 +78,6 @@ at::Tensor need_targets(const Batch& batch, const at::Tensor& outputs, bool name
   }
   return targets;
 }
-
-// The running mean and standard deviation (Welford's method).
-class RunningSpread {
- public:
-  void add(double value) {
-    if (count_ == 0) least_ = most_ = value;
-    least_ = std::min(least_, value);
-    most_ = std::max(most_, value);
-    const double distance = value - mean_;
-    mean_ += distance / static_cast<double>(++count_);
-    squares_ += distance * (value - mean_);
-  }
-  bool constant() const { return least_ == most_; }
-  // Returns the spacing of float32 numbers near the largest value.
-  double float_step() const {
-    const auto large = static_cast<float>(std::max(std::abs(least_), std::abs(most_)));
-    return std::nextafter(large, INFINITY) - static_cast<double>(large);
-  }
-  double mean() const { return mean_; }
-  double std() const { return std::sqrt(squares_ / static_cast<double>(count_)); }
-  int64_t count() const { return count_; }
-
- private:
-  int64_t count_ = 0;
-  double mean_ = 0, squares_ = 0, least_ = 0, most_ = 0;
-};
 
 // Adds the labels of an example. Throws if one is NaN or infinite, or if their number differs from
 // that of `spreads`.
@@ -171,19 +146,6 @@ std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const ch
   return spreads;
 }
 
-// Throws if float32, in which the model learns, cannot distinguish the values of a target.
-void check_resolution(const RunningSpread& spread, size_t target) {
-  constexpr double kLeast = 32;  // float32 steps per standard deviation
-  const double step = spread.float_step();
-  if (spread.constant() && step < 1) return;
-  if (!spread.constant() && spread.std() >= kLeast * step) return;
-  throw Error(
-      Exit::usage, "",
-      fmt::format("target {} has values near {:.6g}, which float32 rounds to multiples of {}, "
-                  "and their standard deviation is only {}: subtract a constant from them",
-                  target, spread.mean(), short_number(step), short_number(spread.std())));
-}
-
 class Regress : public Task {
  public:
   Regress(const Config& config, const TaskEnv& env)
@@ -218,13 +180,8 @@ class Regress : public Task {
     for (size_t t = 0; t < spreads.size(); ++t) {
       if (spreads[t].count() == 0)
         throw Error(Exit::usage, "", "no training example could be read for its targets");
-      check_resolution(spreads[t], t);
-      if (spreads[t].constant() || static_cast<float>(spreads[t].std()) == 0) {
-        throw Error(Exit::usage, "",
-                    fmt::format("target {} is constant ({}) in all {} training examples: there is "
-                                "nothing to learn, and it cannot be normalized",
-                                t, spreads[t].mean(), spreads[t].count()));
-      }
+      const std::string why = unlearnable(spreads[t], fmt::format("target {}", t));
+      if (!why.empty()) throw Error(Exit::usage, "", why);
       means.push_back(spreads[t].mean());
       stds.push_back(spreads[t].std());
     }

@@ -61,6 +61,9 @@ TEST_CASE("init writes a config for class folders, and never overwrites one") {
   CHECK(again.code == 2);
   CHECK(again.out.empty());
   CHECK(again.err == "photos.yaml: error: exists already; choose another --output\n");
+  const Finished nowhere = run({"init", "photos", "--output", "none/photos.yaml"});
+  CHECK(nowhere.code == 2);
+  CHECK(nowhere.err == "--output none/photos.yaml: error: there is no folder 'none'\n");
 
   CHECK(train_few_steps("photos.yaml", "2").contains("val/prec@1"));
 }
@@ -148,6 +151,68 @@ TEST_CASE("init --from scales the values of the new data to the range of the old
   succeed({"init", "floats", "--from", "out/photos.yaml", "--output", "back.yaml"});
   CHECK(count(read_text("back.yaml"), "value_range(-1, 1, 0, 1)|") == 2);
   CHECK(train_few_steps("back.yaml", "3").contains("val/prec@1"));
+}
+
+TEST_CASE("init --task regress: the config trains, also from the weights of another regression") {
+  const WorkingFolder dir;
+  std::string list = "file,age\n";
+  for (int i = 0; i < 40; ++i) {
+    write(fmt::format("faces/img/{}.jpg", i), plain_jpeg(20, 24, 6 * i));
+    list += fmt::format("img/{}.jpg,{}\n", i, 20 + i * 37 % 40);
+  }
+  write("faces/list.csv", list);
+  const Finished finished = succeed({"init", "faces", "--label", "age", "--task", "regress"});
+  CHECK(finished.err.empty());
+  CHECK(contains(finished.out, "\ntargets     age: 20 to 59, mean 39.5\n"));
+  const TextRow row = train_few_steps("faces.yaml", "3");
+  CHECK(row.contains("val/mae"));
+  CHECK(row.contains("val/r2"));
+  succeed({"init", "faces", "--label", "age", "--task", "regress", "--from", "out/faces.yaml",
+           "--output", "tuned.yaml"});
+  CHECK(train_few_steps("tuned.yaml", "2").contains("val/mae"));
+
+  const Finished wrong = run({"init", "faces", "--label", "agee", "--output", "x.yaml"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err ==
+        "faces/list.csv: error: no column 'agee' for `label` (did you mean 'age'?); columns: file, "
+        "age\n");
+  CHECK(run({"init", "faces", "--task", "regression", "--output", "x.yaml"}).code == 2);
+  CHECK_FALSE(exists("x.yaml"));
+}
+
+TEST_CASE("init --task multilabel: the configs train, with several classes in a cell or columns") {
+  const WorkingFolder dir;
+  const char* const tags[] = {"cat;dog", "dog", "", "bird;cat"};
+  std::string list = "image,tags,hot,wet\n";
+  for (int i = 0; i < 40; ++i) {
+    write(fmt::format("pets/{}.jpg", i), plain_jpeg(20, 24, 6 * i));
+    list += fmt::format("{}.jpg,{},{:d},{:d}\n", i, tags[i % 4], i % 2 == 0, i % 3 == 0);
+  }
+  write("pets/list.csv", list);
+  const Finished finished = succeed({"init", "pets", "--label", "tags", "--task", "multilabel"});
+  CHECK(finished.err.empty());
+  CHECK(contains(finished.out, "3: bird 10, cat 20, dog 20\n"));
+  CHECK(contains(finished.out, "without any class: 10 of 40 images\n"));
+  CHECK(contains(read_text("pets.yaml"), "classes: [bird, cat, dog]"));
+  const TextRow row = train_few_steps("pets.yaml", "2");
+  for (const char* metric : {"val/map", "val/auroc_macro", "val/f1_macro"})
+    CHECK(row.contains(metric));
+  succeed({"init", "pets", "--label", "hot,wet", "--task", "multilabel", "--output", "two.yaml"});
+  CHECK(train_few_steps("two.yaml", "2").contains("val/map"));
+}
+
+TEST_CASE("init --label: the config trains on the classes of that column") {
+  const WorkingFolder dir;
+  std::string list = "image,id,sex\n";
+  for (int i = 0; i < 40; ++i) {
+    write(fmt::format("faces/{}.jpg", i), plain_jpeg(20, 24, 6 * i));
+    list += fmt::format("{0}.jpg,{0},{1}\n", i, i % 3 == 0 ? "m" : "f");
+  }
+  write("faces/list.csv", list);
+  CHECK(contains(run({"init", "faces"}).err, "its other columns are id, sex: choose with --label"));
+  const Finished finished = succeed({"init", "faces", "--label", "sex"});
+  CHECK(contains(finished.out, "2: f 26, m 14\n"));
+  CHECK(train_few_steps("faces.yaml", "2").contains("val/prec@1"));
 }
 
 TEST_CASE("init refuses what it cannot use in one line, and writes nothing") {

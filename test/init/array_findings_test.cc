@@ -129,8 +129,8 @@ TEST_CASE("if an npz file has images, the error says what is wrong with its labe
       "(docs/labels.md)";
   CHECK(fault({{"image", image}, {"label", at::zeros({12})}}) ==
         "'label' is float32 of shape (12)" + need);
-  CHECK(fault({{"train_image", image}, {"train_label", at::zeros({12, 1}, at::kLong)}}) ==
-        "'train_label' is int64 of shape (12, 1)" + need);
+  CHECK(fault({{"train_image", image}, {"train_label", at::zeros({12, 2}, at::kLong)}}) ==
+        "'train_label' is int64 of shape (12, 2)" + need);
   CHECK(fault({{"image", image}, {"labels", at::zeros({12}, at::kLong)}}) ==
         "'image' needs an array of numbers 'label', but the file has only: image, labels" + need);
   CHECK(fault({{"image", image}}, {{"label", std::vector<std::string>(12, "cat")}}) ==

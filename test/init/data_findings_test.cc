@@ -289,16 +289,18 @@ TEST_CASE("regression is mentioned if a list may hold numbers to predict") {
   list("label", {0, 1, 0, 17, 17, 59});
   CHECK(inspect_data(dir.path()).notes ==
         Lines{"the labels are integers up to 59 and are taken as classes, 56 of them without "
-              "training images; to predict numbers, write a config with `task: regress` "
-              "(docs/labels.md)"});
+              "training images; to predict numbers, use --task regress"});
   std::string rows;  // more than the detector reads
   for (int i = 0; i < 9000; ++i) rows += fmt::format("img/{}.jpg,{}\n", i % 6, i % 3);
   dir.write("list.csv", "image,label\n" + rows + "img/0.jpg,1.5\n");
-  CHECK(problem(dir).starts_with((dir / "list.csv") + ": error: has labels that are not integers"));
+  CHECK(problem(dir) == (dir / "list.csv") +
+                            ": error: has labels that are not integers, which are regression "
+                            "targets: add --task regress");
   list("age", {17, 20, 59, 17, 30, 2});
   const std::string hint =
-      "; list.csv has no column 'label': give this name to the column with the classes or, to "
-      "predict numbers, write a config with `task: regress` (docs/labels.md)";
+      "; list.csv has no column 'label'; its other column is age: choose with --label age; add "
+      "--task regress if it holds numbers, or --task multilabel if an image may have several "
+      "classes";
   CHECK(problem(dir) ==
         "has images of one class only, 'img': a classifier needs at least two" + hint);
   dir.write("list.csv", "img/0.jpg,3\nimg/1.jpg,4\n");
@@ -370,6 +372,24 @@ TEST_CASE("links that lead nowhere do not hide the data beside them") {
   CHECK(problem(dir).starts_with("has no data that can be trained on; expected "));
 }
 
+TEST_CASE("data that other libraries read is named, with the page that converts it") {
+  const std::string page =
+      ": docs/data.md says in 'Data in other formats' how to convert such data";
+  const auto named = [&](const std::vector<std::string>& files) {
+    const TempFolder dir;
+    for (const std::string& file : files) dir.write(file, "{}");
+    return problem(dir);
+  };
+  const std::string saved = "is a data set of Hugging Face, as save_to_disk() writes it" + page;
+  CHECK(named({"dataset_info.json", "state.json", "data-00000-of-00001.arrow"}) == saved);
+  CHECK(named({"dataset_dict.json", "train/dataset_info.json", "train/state.json"}) == saved);
+  CHECK(named({"README.md", "data/train-00000-of-00001.parquet"}) ==
+        "holds parquet files, which bvtrain does not read" + page);
+  CHECK(named({"batches.meta", "data_batch_1", "test_batch"}) ==
+        "holds CIFAR-10 for Python" + page);
+  CHECK(named({"meta", "train", "test"}) == "holds CIFAR-100 for Python" + page);
+}
+
 TEST_CASE("folders without usable data are refused in one line") {
   const TempFolder dir;
   CHECK(problem(dir, "none") == "no such folder");
@@ -423,6 +443,15 @@ TEST_CASE("folders without usable data are refused in one line") {
         "has images directly in test_images, train_images, without class folders: move the images "
         "of each class into a separate folder, test/<class>/*.jpg; if train.csv has the classes, "
         "write a config with `name: csv` and its keys `path`, `label` and `folder`");
+  // As Hugging Face and Roboflow have it: each split has a list.
+  flat.write("train/metadata.csv", "file_name,label\n0.jpg,cat\n");
+  flat.write("test/metadata.csv", "file_name,label\n0.jpg,cat\n");
+  CHECK(
+      problem(flat).ends_with("test/<class>/*.jpg; if train/metadata.csv has the labels, use that "
+                              "folder: bvtrain init " +
+                              flat / "train"));
+  valid.write("valid/_classes.csv", "filename,cat,dog\n");
+  CHECK(contains(problem(valid), "; if valid/_classes.csv has the labels, use that folder: "));
   const TempFolder sets;
   for (const char* name : {"cats", "dogs"}) {
     write_class(sets / "training_set", name, 5, 20);
@@ -432,6 +461,15 @@ TEST_CASE("folders without usable data are refused in one line") {
         fmt::format("holds no data itself, but several of its folders do, such as '{0}/test_set' "
                     "and '{0}/training_set': rename them to 'test' and 'train' if they are splits",
                     sets.path()));
+  const TempFolder deep;
+  for (const char* name : {"cats", "dogs"}) write_class(deep / name, "images", 5, 20);
+  CHECK(problem(deep).ends_with(": if they are classes, move their images directly into them"));
+  const TempFolder tiny;  // as Tiny-ImageNet
+  for (const char* name : {"n01", "n02"}) write_class(tiny / "train/" + name, "images", 5, 20);
+  write_class(tiny / "val", "images", 5, 20);
+  CHECK(problem(tiny) ==
+        "split 'train' has no images, but folders in its class folders: images must be "
+        "directly in the class folders");
   // A class among others may have such a name.
   const TempFolder stations;
   write_class(stations.path(), "bus station", 5, 20);
@@ -465,7 +503,8 @@ TEST_CASE("folders without usable data are refused in one line") {
   write_class(outer / "archive/birds", "wren", 2, 20);
   CHECK(problem(outer, "archive") ==
         fmt::format("holds no data itself, but several of its folders do, such as "
-                    "'{0}/archive/birds' and '{0}/archive/photos'",
+                    "'{0}/archive/birds' and '{0}/archive/photos': if they are classes, move their "
+                    "images directly into them",
                     outer.path()));
   write_class(outer / "two", "a", 1, 20);
   write_class(outer / "two", "b", 1, 20);

@@ -346,7 +346,8 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
   folder.write("test.csv", "image,label\nimages/a.jpg,0.5\n");
   CHECK(error_of(found) == (folder / "test.csv") +
                                ": error: has labels such as 0.5, which are regression targets: "
-                               "write the config yourself, with `name: csv`");
+                               "`bvtrain init " +
+                               folder.path() + " --task regress` writes a config for them");
   folder.write("test.csv", "image,label,split\nimages/a.jpg,cat,train\n");
   CHECK(error_of(found) ==
         (folder / "test.csv") +
@@ -362,8 +363,8 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
   folder.write("test.csv", "image,label\nimages/a.jpg,cat\nimages/a.jpg,cat;dog\n");
   CHECK(error_of(found) ==
         (folder / "test.csv") +
-            ": error: has several labels in a cell, such as 'cat;dog': write the "
-            "config yourself, with `name: csv` and `multilabel: true`");
+            ": error: has several labels in a cell, such as 'cat;dog': `bvtrain init " +
+            folder.path() + " --task multilabel` writes a config for them");
 }
 
 }  // namespace bv::test

@@ -4,14 +4,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/file_bytes.h"
-#include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/manifest/csv_scan.h"
+#include "lib/input/sources/common/manifest/detect_csv.h"
 #include "lib/input/sources/common/manifest/detect_manifest.h"
 #include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
@@ -240,110 +239,10 @@ class CsvSource : public ManifestSource {
   Place folder_place_;
 };
 
-// Removes the first row from `rows` and returns its cell in a column, "" if it has none. Returns
-// nullopt at the end, and for a row that cannot be read: that is reported when the data is opened.
-std::optional<std::string> next_cell(std::string_view& rows, char delimiter, size_t column) {
-  std::vector<CsvCell> cells;
-  try {
-    const size_t length = read_csv_row(rows, delimiter, /*last=*/true, cells);
-    if (length == 0) return std::nullopt;
-    rows.remove_prefix(length);
-  } catch (const RowFault&) {
-    return std::nullopt;
-  }
-  return column < cells.size() ? cells[column].text : "";
-}
-
-// Throws Error(Exit::usage) if a label in `rows` is not one class, but a real number or several
-// labels.
-void need_one_class(const std::string& file, std::string_view rows, char delimiter, size_t label) {
-  while (const auto text = next_cell(rows, delimiter, label)) {
-    if (plain_number(*text).kind == PlainNumber::Kind::real) {
-      throw Error(Exit::usage, file,
-                  fmt::format("has labels such as {}, which are regression targets: write the "
-                              "config yourself, with `name: csv`",
-                              *text));
-    }
-    const bool list = text->starts_with('[') && text->ends_with(']');
-    if (list || text->find_first_of(";|") != std::string::npos) {
-      throw Error(Exit::usage, file,
-                  fmt::format("has several labels in a cell, such as '{}': write the config "
-                              "yourself, with `name: csv` and `multilabel: true`",
-                              printable(*text)));
-    }
-  }
-}
-
-// Returns whether the cells of a column are names of splits.
-bool column_holds_splits(std::string_view rows, char delimiter, size_t column) {
-  bool any = false;
-  while (const auto text = next_cell(rows, delimiter, column)) {
-    if (text->empty()) continue;
-    if (!is_split_name(*text)) return false;
-    any = true;
-  }
-  return any;
-}
-
-// Throws Error(Exit::usage) if a column gives the split of each row.
-void refuse_split_column(const std::string& file, std::string_view rows, const CsvLayout& layout) {
-  for (size_t i = 0; i < layout.columns.size(); ++i) {
-    const CsvColumn& column = layout.columns[i];
-    if (column.role != CsvRole::feature) continue;
-    if (!is_split_column(column.name) && !column_holds_splits(rows, layout.delimiter, i)) continue;
-    throw Error(Exit::usage, file,
-                fmt::format("has a column `{0}`, so some rows may not be for training: write the "
-                            "config yourself, with `name: csv` and `split_column: {0}`",
-                            printable(column.name)));
-  }
-}
-
-// Whether the image is in a class folder <folder>/<label> or <folder>/<split>/<label>. The source
-// image_folder reads these.
-bool in_class_folder(const std::string& image, const std::string& label,
-                     const std::string& folder) {
-  const auto parent = std::filesystem::path(image).lexically_normal().parent_path();
-  if (parent.filename() != label) return false;
-  auto above = parent.parent_path();
-  if (is_split_name(above.filename().string())) above = above.parent_path();
-  std::error_code error;
-  return std::filesystem::equivalent(above.empty() ? "." : above, folder.empty() ? "." : folder,
-                                     error);
-}
-
-// Returns the keys for a file with an image column that has a common name and a label column;
-// nullopt for any other file. Throws Error(Exit::usage) if the labels of the first rows are not
-// classes, one per image, or if a column gives the split of each row.
-std::optional<DataKeys> csv_data_keys(const std::string& file, const std::string& head) {
-  try {
-    const char delimiter = guess_delimiter(head);
-    CsvSettings settings;
-    settings.folder = std::filesystem::path(file).parent_path().string();
-    std::vector<CsvCell> cells;
-    const size_t length = read_csv_row(head, delimiter, /*last=*/false, cells);
-    if (length == 0) return std::nullopt;
-    std::vector<std::string> remarks;
-    const CsvLayout layout = csv_layout(cells, delimiter, settings, remarks);
-    const auto label = layout.column_of(CsvRole::label);
-    const size_t path = layout.column_of(CsvRole::path).value();
-    const std::string_view row = std::string_view(head).substr(length);
-    if (!label || row.empty()) return std::nullopt;
-    read_csv_row(row, delimiter, /*last=*/true, cells);
-    check_cell_count(cells, layout, row);
-    const RowFile image = row_file(cells[path].text, settings.folder, cells[path].at);
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(image.path, error)) return std::nullopt;
-    if (in_class_folder(image.path, cells[*label].text, settings.folder)) return std::nullopt;
-    need_one_class(file, row, delimiter, *label);
-    refuse_split_column(file, row, layout);
-    return DataKeys{{"fname", file}};
-  } catch (const RowFault&) {
-    return std::nullopt;  // some other table
-  }
-}
-
 std::optional<DetectedData> detect_csv(const std::string& folder) {
-  return detect_manifest(folder, ".csv", "CSV file", csv_data_keys);
+  return detect_manifest(folder, ".csv", "CSV file", [](const auto& file, const auto& head) {
+    return csv_data_keys(file, head, /*chosen=*/nullptr);
+  });
 }
 
 const Register<Source, CsvSource> registered_csv("csv");

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
 #include <span>
@@ -268,12 +269,25 @@ void check_cell_count(const std::vector<CsvCell>& cells, const CsvLayout& layout
                                                     : ""));
 }
 
+namespace {
+
+// Says how to write what the cell probably means.
+const char* number_hint(std::string_view text) {
+  if (has_decimal_comma(text)) return ": write a decimal point, not a comma";
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const bool is_word = lower == "true" || lower == "false" || lower == "yes" || lower == "no";
+  return is_word ? ": write 1 or 0" : "";
+}
+
+}  // namespace
+
 float target_number(const CsvCell& cell) {
   const PlainNumber number = plain_number(cell.text);
   if (number.kind == PlainNumber::Kind::none || number.kind == PlainNumber::Kind::huge) {
-    throw RowFault(cell.at, cell.text.empty() ? "the label is empty"
-                                              : fmt::format("the label '{}' is not a finite number",
-                                                            printable(cell.text)));
+    if (cell.text.empty()) throw RowFault(cell.at, "the label is empty");
+    throw RowFault(cell.at, fmt::format("the label '{}' is not a finite number{}",
+                                        printable(cell.text), number_hint(cell.text)));
   }
   return static_cast<float>(number.real);
 }

@@ -17,15 +17,15 @@ namespace {
 using NumberKind = PlainNumber::Kind;
 
 // How programs write a missing value. "None" is not included, because it may be a class.
-constexpr std::string_view kMissing[] = {"nan", "NaN", "NAN", "null", "NULL", "<NA>", "NA", "N/A"};
+constexpr std::string_view kMissing[] = {"nan",  "NaN", "NAN", "-nan", "-NaN", "null", "NULL",
+                                         "<NA>", "NA",  "N/A", "n/a",  "#N/A", "#NA",  "#N/A N/A"};
+// How spreadsheets write the error of a formula. They write #N/A, too.
+constexpr std::string_view kFormulaErrors[] = {"#REF!", "#VALUE!", "#DIV/0!", "#NAME?",
+                                               "#NUM!", "#NULL!",  "#ERROR!"};
 
-// Returns whether the string is a number with a decimal comma: "0,5".
-bool has_decimal_comma(std::string_view text) {
-  const size_t comma = text.find(',');
-  if (comma == std::string_view::npos) return false;
-  std::string with_point(text);
-  with_point[comma] = '.';
-  return plain_number(with_point).kind == NumberKind::real;
+template <size_t N>
+bool is_one_of(std::string_view text, const std::string_view (&all)[N]) {
+  return std::find(std::begin(all), std::end(all), text) != std::end(all);
 }
 
 }  // namespace
@@ -92,11 +92,14 @@ std::optional<int64_t> LabelColumn::see_given(std::string_view text, size_t at,
 
 std::optional<int64_t> LabelColumn::see(std::string_view text, size_t at, const RowText& row) {
   if (!given_.names.empty()) return see_given(text, at, row);
-  if (std::find(std::begin(kMissing), std::end(kMissing), text) != std::end(kMissing)) {
-    throw RowFault(at,
-                   fmt::format("the label '{0}' means that the value is missing: remove the row, "
-                               "or list the class '{0}' in `classes`",
-                               text));
+  const bool missing = is_one_of(text, kMissing);
+  if (missing || is_one_of(text, kFormulaErrors)) {
+    throw RowFault(at, fmt::format("the label '{0}' {1}: {2} the row, or list the class '{0}' in "
+                                   "`classes`",
+                                   text,
+                                   missing ? "means that the value is missing"
+                                           : "is the error of a spreadsheet's formula",
+                                   missing ? "remove" : "correct"));
   }
   const PlainNumber number = plain_number(text);
   if (number.kind == NumberKind::huge)
@@ -206,7 +209,10 @@ std::vector<int64_t> LabelColumn::numbers(const LabelCode& code) const {
 }
 
 std::string LabelColumn::suspicion(const LabelCode& code) const {
-  if (code.kind != LabelCode::Kind::name || wholes_.count <= 99 * names_.count) return "";
+  constexpr int64_t kFewNumbers = 9;  // of fewer labels, one that is a name may be meant
+  const bool alone = names_.count == 1 && wholes_.count >= kFewNumbers;
+  if (code.kind != LabelCode::Kind::name || (!alone && wholes_.count <= 99 * names_.count))
+    return "";
   return fmt::format(
       "{} of {} labels {}, such as '{}' in line {}: all labels are taken as class names",
       human_count(names_.count), human_count(names_.count + wholes_.count),

@@ -74,4 +74,12 @@ PlainNumber plain_number(std::string_view text) {
   return number;
 }
 
+bool has_decimal_comma(std::string_view text) {
+  const size_t comma = text.find(',');
+  if (comma == std::string_view::npos) return false;
+  std::string with_point(text);
+  with_point[comma] = '.';
+  return plain_number(with_point).kind == PlainNumber::Kind::real;
+}
+
 }  // namespace bv

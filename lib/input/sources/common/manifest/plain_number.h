@@ -23,4 +23,7 @@ struct PlainNumber {
 // are "nan", "inf" and "1 000".
 PlainNumber plain_number(std::string_view text);
 
+// Returns whether a whole string is a number with a decimal comma: "0,5".
+bool has_decimal_comma(std::string_view text);
+
 }  // namespace bv

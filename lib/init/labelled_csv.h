@@ -1,0 +1,28 @@
+// The CSV file whose labels the user of `bvtrain init` has chosen with --label and --task.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "lib/init/data_findings.h"
+#include "lib/init/label_request.h"
+
+namespace bv {
+
+// Returns the CSV files of a folder that are its training and validation data, and the keys of
+// their labels, without `classes`. Other kinds of data in the folder do not matter. Throws
+// Error(Exit::usage) if there is no CSV file with an image column and these columns.
+std::pair<DetectedData, LabelKeys> labelled_csv(const std::string& folder,
+                                                const LabelRequest& request);
+
+// Fills in found.labels.classes: the classes that occur in the training and validation files, so
+// that all data sets of a run have the same columns. The cells of found.labels.columns hold several
+// classes. If they are just numbers from 0 to 1, the column becomes a list of one class. Throws
+// Error(Exit::usage) if there are too many classes for a config, or if rows are broken.
+void list_classes(DataFindings& found);
+
+// Adds notes and warnings about rows whose meaning may be another one: images that several rows
+// name, cells that are divided at white space, and a single column of 0 and 1.
+void note_odd_rows(DataFindings& found);
+
+}  // namespace bv
