@@ -44,7 +44,8 @@ const KeyTable mlp_mixer_keys(
       "Number of hidden features in the MLPs over features; required without `variant`.", "3072"},
      {"stoch_depth", "float 0..1", "0",
       "Stochastic depth: the probability that training skips an MLP of the last block, drawn for "
-      "each example. From the last block back to the first, it falls linearly to 0. It regularizes "
+      "each example. From the last block back to the first, it falls linearly to 0. Unlike in "
+      "timm, the outputs of the other MLPs are not divided by 1 - probability. It regularizes "
       "like dropout; big_vision trains on ImageNet with 0.1."}});
 
 struct MixerShape {

@@ -27,7 +27,8 @@ top | optimizer optim opt optimiser optimizer_name optim_name | optax_name | the
 top | optimizer_kwargs optimizer_params optim_kwargs optax_kwargs | - | the optimizer's arguments are below
     'optax' here
 top | learning_rate base_lr lr0 max_lr init_lr initial_lr learningrate | lr | the learning rate is 'lr' here
-top | weight_decay l2 l2_reg decay | wd | decoupled weight decay is 'wd' here; it does not depend on 'lr'
+top | weight_decay l2 l2_reg decay | wd | write 'wd', the weight decay times the learning rate: 'lr'
+    does not multiply 'wd'; for SGD also divide it by 1 - momentum
 top | momentum | optax.momentum | write 'optax_name: momentum_hp' and 'optax: {momentum: ...}'
 top | betas beta1 beta2 b1 b2 adam_beta1 adam_beta2 | optax.b1 | write 'optax: {b1: ..., b2: ...}'
 top | eps epsilon adam_eps | optax.eps | write 'optax: {eps: ...}'
@@ -35,12 +36,15 @@ top | nesterov | optax.nesterov | write 'optax: {nesterov: true}'
 top | clip_grad grad_clip clip_norm gradient_clip max_grad_norm clip_grad_norm gradient_clip_val
     gradient_clipping | grad_clip_norm | the maximum norm of the gradients is 'grad_clip_norm' here
 top | accumulate_grad_batches gradient_accumulation_steps grad_accum accum_freq accum_steps accumulation_steps
-    grad_accumulation_steps | grad_accum_steps | this is 'grad_accum_steps' here
+    grad_accumulation_steps | grad_accum_steps | this is 'grad_accum_steps' here: it splits
+    'input.batch_size', the examples of a whole step
 top | scheduler lr_scheduler lr_schedule sched decay_type lr_decay | schedule.decay_type | write 'schedule:
     {decay_type: cosine, warmup_steps: ...}'
 top | ema_decay model_ema model_ema_decay | ema.decay | write 'ema: {decay: 0.999}'
 optax | lr learning_rate | lr | the learning rate is 'lr' at the top level
-optax | wd weight_decay | wd | weight decay is 'wd' at the top level
+optax | wd | wd | weight decay is 'wd' at the top level
+optax | weight_decay | wd | 'optax_name: adamw' has it; for others write 'wd' at the top level, the
+    weight decay times the learning rate; for SGD also divide it by 1 - momentum
 optax | betas beta beta1 beta2 | optax.b1 | these are 'b1' and 'b2' here
 optax | epsilon | optax.eps | this is 'eps' here
 optax | name type | optax_name | the optimizer is 'optax_name' at the top level
@@ -94,10 +98,13 @@ input | transforms transform augmentations augmentation pp_fn pp_train preproces
 input | num_workers workers | input.threads | this is 'threads' here
 input | bs batch train_batch_size | input.batch_size | this is 'batch_size' here
 input | image_size img_size resolution | input.pp | the size of images comes from 'pp', e.g. "resize(224)|..."
-input | accum_freq | grad_accum_steps | this is 'grad_accum_steps' at the top level
+input | accum_freq | grad_accum_steps | this is 'grad_accum_steps' at the top level: it splits
+    'batch_size', the examples of a whole step
 input | drop_last | - | the stream of training examples has no end, so no batch is smaller; leave it out
 input | pin_memory persistent_workers prefetch_factor | input.prefetch | the loader does this itself; 'prefetch'
     is the number of batches to prefetch
+: random_crop | padding pad_if_needed padding_mode | - | pad the images first; for padding=4, write
+    'pad_to_shape([40, 40, 3], where="both")|random_crop(32)'
 data | path root dir folder data_path | - | the folder of a data set is 'data_dir' here, and the file of an npz is 'fname'
 data | train subset | - | the part of a data set is 'split' here, e.g. 'train[:99%]'
 data | type | - | the source is 'name' here
@@ -264,6 +271,9 @@ flag | grad_checkpointing | - | write --set model.remat_policy=nothing_saveable,
 flag | opt_eps | optax.eps | -
 flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not
     multiply 'wd'; for SGD also divide it by 1 - momentum
+flag | grad_accum_steps accumulate_grad_batches gradient_accumulation_steps grad_accum accum_freq
+    accum_steps accumulation_steps grad_accumulation_steps | - | write --set grad_accum_steps=...: it
+    splits 'input.batch_size', the examples of a whole step
 flag | opt_betas | - | write --set optax.b1=0.9 --set optax.b2=0.999
 flag | patience_epochs | - | there is no schedule that waits for a plateau; 'early_stop' ends a run
 flag | no_aug | - | all augmentation is in 'input.pp'
@@ -288,7 +298,10 @@ loss | cross_entropy crossentropy crossentropyloss cross_entropy_loss ce xent nl
 loss | bce bceloss bcewithlogitsloss bce_with_logits binary_cross_entropy binary_crossentropy sigmoid
     sigmoid_cross_entropy | sigmoid_xent | -
 optimizer | momentum sgd_momentum | momentum_hp | -
-optimizer | adafactor | scale_by_adafactor | -
+optimizer | adafactor | scale_by_adafactor | write 'scale_by_adafactor', which is big_vision's and
+    timm's 'adafactorbv'; for timm's 'adafactor' add 'optax: {momentum: 0, clipping_threshold: 1.0,
+    beta2_cap: 0.9999999, min_dim_size_to_factor: 17}'
+optimizer | adafactorbv adafactor_bv | scale_by_adafactor | -
 optimizer | lamb lion nadam radam adamax | adamw | there is no such optimizer; 'adamw' is the closest
 optimizer | rmsprop adagrad adadelta shampoo | scale_by_adam | there is no such optimizer; 'scale_by_adam' also
     scales the step of each parameter
@@ -321,8 +334,12 @@ op | totensor to_tensor normalize normalise to_float rescale convertimagedtype |
 op | randomhorizontalflip hflip random_flip horizontal_flip flip random_flip_left_right | flip_lr | -
 op | randomresizedcrop random_resized_crop | inception_crop | -
 op | centercrop center_crop | central_crop | -
-op | randomcrop | random_crop | -
-op | randaugment rand_augment | randaug | -
+op | randomcrop | random_crop | write 'random_crop(32)'; with PyTorch's padding=4 it is
+    'pad_to_shape([40, 40, 3], where="both")|random_crop(32)'
+op | pad | pad_to_shape | write 'pad_to_shape([40, 40, 3], where="both")' to pad 32x32 images by 4
+    pixels on each side
+op | randaugment rand_augment | randaug | write 'randaug(2, 3)' for torchvision's RandAugment(2, 9):
+    divide its magnitude by 3
 op | randomaffine randomrotation rotate | random_affine | -
 op | one_hot to_onehot | onehot | -
 evaluator | accuracy acc top1 classify classifier eval validation | classification | -

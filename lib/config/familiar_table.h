@@ -11,7 +11,8 @@ namespace bv {
 
 // mapping | words that are not keys of it | their replacements | a sentence that says so
 // The mappings are top, input, data (of any section), model, optax, schedule, mixup, early_stop and
-// evaluator. The mapping `flag` has words that are flags elsewhere, besides those of `top`.
+// evaluator. The mapping `flag` has words that are flags elsewhere, besides those of `top`. The
+// mapping ": random_crop" has words that are not arguments of the op random_crop.
 extern const std::string_view kFamiliarKeys;
 // kind of plug-in | words that are not names of it | the name here | a sentence, if one is needed
 extern const std::string_view kFamiliarNames;

@@ -89,7 +89,9 @@ std::string_view mapping_at(std::string_view path) {
 }  // namespace
 
 FamiliarWord familiar_key(std::string_view path, std::string_view key) {
-  return find_key(mapping_at(path), normal(key));
+  const size_t call = path.find(": ");  // of an op
+  return find_key(call == std::string_view::npos ? mapping_at(path) : path.substr(call),
+                  normal(key));
 }
 
 FamiliarWord familiar_flag(std::string_view flag) {

@@ -15,7 +15,8 @@ struct FamiliarWord {
   std::string advice;  // a sentence that says it: "the length of training is 'total_epochs'"
 };
 
-// Returns the replacement for `key` in the mapping at `path` ("", "input", "evals.val").
+// Returns the replacement for `key` in the mapping at `path` ("", "input", "evals.val"), or for an
+// argument of an op ("input.pp[1]: random_crop").
 FamiliarWord familiar_key(std::string_view path, std::string_view key);
 // The same for a flag of the command line: "--output_dir", or "--epochs", which is a key here.
 FamiliarWord familiar_flag(std::string_view flag);

@@ -131,6 +131,10 @@ Error Config::error_of_unread(const Node::Entry& entry,
   if (!node_->is_call && node_->entry(near) != nullptr && has_row(path_, entry.key)) near.clear();
   const std::string meant = near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
   if (node_->is_call) {
+    if (const std::string advice = familiar_key(path_, entry.key).advice; !advice.empty()) {
+      return error_at(entry.place, "", "",
+                      fmt::format("unknown argument '{}': {}", printable(entry.key), advice));
+    }
     const bool complete = !document_->incomplete.contains(path_);
     return error_at(entry.place, "", "",
                     fmt::format("unknown argument '{}'{}; the op is {}", printable(entry.key),

@@ -64,6 +64,9 @@ class Op {
 
   // Returns whether the results depend on random numbers.
   virtual bool is_random() const { return false; }
+  // Returns whether the op cuts random parts out of images, but each image so far had the size of
+  // the part, so that nothing was random.
+  virtual bool had_no_choice() const { return false; }
 
   // Returns whether apply_batch() works.
   virtual bool has_batched() const { return false; }

@@ -96,6 +96,14 @@ std::vector<std::string> Pipeline::random_ops() const {
   return names;
 }
 
+std::vector<std::string> Pipeline::ops_without_choice() const {
+  std::vector<std::string> names;
+  for (const Step& step : steps_) {
+    if (step.op->had_no_choice()) names.push_back(step.name);
+  }
+  return names;
+}
+
 std::optional<Decoding> Pipeline::decodes() const {
   return steps_.empty() ? std::nullopt : steps_[0].op->decodes();
 }

@@ -46,6 +46,8 @@ class Pipeline {
   std::vector<Normalization> normalizations() const;
   // Returns the names of the ops with is_random().
   std::vector<std::string> random_ops() const;
+  // Returns the names of the ops with had_no_choice().
+  std::vector<std::string> ops_without_choice() const;
   // From now on, if the first op decodes an image whose shorter side is longer than `short_side`,
   // the image is resized to it, as by the op resize_small. Call it before the pipeline is shared.
   void shrink_decoded(int64_t short_side);

@@ -183,14 +183,26 @@ Multipliers read_lr_mults(const Config& config, const std::vector<std::string>& 
   return mults;
 }
 
+// Warns if `decay`, the largest weight decay of a parameter, is probably that of an optimizer which
+// multiplies it by the learning rate, as PyTorch's do.
+void warn_of_strong_decay(const Config& config, double lr, double decay) {
+  constexpr double kStrong = 0.01;
+  if (decay < kStrong || decay <= lr || lr == 0) return;
+  config.warn("wd", fmt::format("each step takes up to {:.3g} % of a weight, because 'lr' does not "
+                                "multiply 'wd'; PyTorch's AdamW(lr={:g}, weight_decay={:g}) is "
+                                "'wd: {:g}' here",
+                                100 * decay, lr, decay, lr * decay));
+}
+
 }  // namespace
 
 ParamGroups read_groups(const Config& config, const std::vector<std::string>& names,
                         const RunLength& length) {
   using Pairs = std::vector<std::pair<std::string, double>>;
   ParamGroups result;
+  double lr = 0;
   attempt(config, [&] {
-    const auto lr = config.get<double>("lr");
+    lr = config.get<double>("lr");
     check_not_negative(config, "lr", lr);
     result.lr = static_cast<float>(lr);
   });
@@ -210,19 +222,23 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
   if (wd_mults.pairs() != kernels)  // the config.yaml of a run gives the default
     wd_mults.warn_of_frozen(config, "wd_mults", names, schedule);
 
+  double strongest = 0;  // weight decay
   for (size_t i = 0; i < names.size(); ++i) {
     if (schedule[i] == kFrozen) {
       result.group_of.push_back(kFrozen);
       continue;
     }
+    const double decay = wd * wd_mults.find(names[i]).value_or(0.0);
+    strongest = std::max(strongest, decay);
     const ParamGroups::Group group{
         .schedule = schedule[i],
         .lr_mult = static_cast<float>(lr_mults.find(names[i]).value_or(1.0)),
-        .weight_decay = static_cast<float>(wd * wd_mults.find(names[i]).value_or(0.0))};
+        .weight_decay = static_cast<float>(decay)};
     const auto known = std::find(result.groups.begin(), result.groups.end(), group);
     result.group_of.push_back(static_cast<int>(known - result.groups.begin()));
     if (known == result.groups.end()) result.groups.push_back(group);
   }
+  warn_of_strong_decay(config, lr, strongest);
   return result;
 }
 

@@ -70,7 +70,7 @@ at::Tensor example_before(const at::Tensor& examples, Group& group) {
 
 }  // namespace
 
-MixupConfig read_mixup(const Config& config, int ranks) {
+MixupConfig read_mixup(const Config& config, int ranks, int64_t batch_size) {
   const Config mixup = config.section("mixup");
   MixupConfig read;
   read.p = mixup.get<double>("p", 0.0);
@@ -82,6 +82,13 @@ MixupConfig read_mixup(const Config& config, int ranks) {
     config.warn("mixup",
                 "pairs examples over the whole batch, for any number of processes; big_vision "
                 "pairs within a device's part: mixup.scope: shard");
+  }
+  const bool alone = batch_size == (read.by_rank ? ranks : 1);
+  if (alone && read.p > 0) {
+    config.warn("mixup", batch_size == 1
+                             ? "has no effect: the only image of a batch is paired with itself"
+                             : "has no effect: the only image of each process is paired with "
+                               "itself; scope: global pairs those of all processes");
   }
   return read;
 }

@@ -23,8 +23,9 @@ struct MixupConfig {
   int ranks_here = 1;
 };
 // Reads the key `mixup` of a run's config. Records problems with the config, and a warning if pairs
-// are made across `ranks` ranks.
-MixupConfig read_mixup(const Config& config, int ranks = 1);
+// are made across `ranks` ranks, or if each image is paired with itself. `batch_size`: of all ranks
+// together; 0: not known.
+MixupConfig read_mixup(const Config& config, int ranks = 1, int64_t batch_size = 0);
 
 // Prepares this rank's part of a batch for the model. If "image" is uint8, normalizes it as
 // `normalization` says; then mixes "image" and "labels" as `shares` says if config.p is positive.

@@ -33,7 +33,7 @@ std::string label_problem(const std::optional<ValueSpan>& span) {
 }  // namespace
 
 // Finds the value range of a few training images after preprocessing, and warns if it is unusual.
-// Does the same for the labels of classes.
+// Does the same for the labels of classes. Warns of random crops that have no effect.
 void Recipe::look_at_images() {
   if (data_env_.synthetic) return;
   std::vector<std::vector<ValueSpan>> parts(inputs_.size());  // the spans of the channels
@@ -70,6 +70,12 @@ void Recipe::look_at_images() {
     if (looked_at[part] < std::min(kFewest, inputs_[part].training.data->size())) continue;
     if (const std::string problem = scale_problem(parts[part]); !problem.empty())
       inputs_[part].keys.warn("pp", problem);
+    for (const std::string& op : inputs_[part].training.pp->ops_without_choice()) {
+      inputs_[part].keys.warn(
+          "pp", fmt::format("{} has no effect on the first {} images, which have its size: put "
+                            "pad_to_shape or a resize to a larger size before it",
+                            op, looked_at[part]));
+    }
   }
 }
 

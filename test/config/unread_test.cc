@@ -179,6 +179,7 @@ TEST_CASE("the tables of familiar words are well formed") {
 }
 
 TEST_CASE("flags of other trainers") {
+  constexpr auto npos = std::string::npos;
   CHECK(familiar_flag("--epochs").ours == "total_epochs");
   CHECK(familiar_flag("--batch-size").ours == "input.batch_size");
   CHECK(familiar_flag("--lr").ours == "lr");
@@ -191,6 +192,9 @@ TEST_CASE("flags of other trainers") {
   CHECK(familiar_flag("--checkpoint-hist").ours == "max_checkpoints_to_keep");
   CHECK(familiar_flag("--img-size").ours.empty());  // its value is no value of 'input.pp'
   CHECK(familiar_flag("--img-size").advice.starts_with("this belongs to the ops of 'input.pp'"));
+  // Both say what the number means here, not only where it belongs.
+  CHECK(familiar_flag("--weight-decay").advice.find("times the learning rate") != npos);
+  CHECK(familiar_flag("--grad-accum-steps").advice.find("splits 'input.batch_size'") != npos);
   CHECK(familiar_flag("--nothing").advice.empty());
 }
 

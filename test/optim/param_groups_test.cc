@@ -49,7 +49,7 @@ TEST_CASE(
 
 TEST_CASE("the first pattern that matches the full name wins") {
   const Read read(
-      "{lr: 0.1, wd: 2.0,\n"
+      "{lr: 20, wd: 2.0,\n"
       " lr_mults: [['head/.*', 3.0], ['.*kernel', 0.5], ['kernel', 9.0]],\n"
       " wd_mults: [['head/kernel', 10], ['.*/(kernel|bias)', 0.25]],\n"
       " schedule: [['embedding/.*', null], ['.*/scale', {mult: 7}], ['.*', {mult: 5}]]}");
@@ -97,6 +97,27 @@ TEST_CASE("factors of parameters that are all frozen give a warning") {
   CHECK(warnings(Read("{lr: 0.1, wd: 1, wd_mults: [['.*/kernel$', 1]], schedule: [['.*/kernel', "
                       "null], ['.*', {}]]}")
                      .config)
+            .empty());
+}
+
+TEST_CASE("a weight decay that belongs to an optimizer of PyTorch gives a warning") {
+  const auto line = [](const std::string& column, const std::string& what) {
+    return std::vector<std::string>{"t.yaml:1:" + column + ": warning: wd: each step takes up to " +
+                                    what + " here"};
+  };
+  CHECK(warnings(Read("{lr: 0.001, wd: 0.05}").config) ==
+        line("17",
+             "5 % of a weight, because 'lr' does not multiply 'wd'; PyTorch's "
+             "AdamW(lr=0.001, weight_decay=0.05) is 'wd: 5e-05'"));
+  CHECK(warnings(Read("{lr: 0.001, wd: 0.01}").config).size() == 1);
+  CHECK(warnings(Read("{lr: 0.001, wd: 0.002, wd_mults: [['head/.*', 10]]}").config) ==
+        line("17",
+             "2 % of a weight, because 'lr' does not multiply 'wd'; PyTorch's "
+             "AdamW(lr=0.001, weight_decay=0.02) is 'wd: 2e-05'"));
+  CHECK(warnings(Read("{lr: 0.001, wd: 0.005}").config).empty());
+  CHECK(warnings(Read("{lr: 0.6, wd: 0.02}").config).empty());  // SGD
+  CHECK(warnings(Read("{lr: 0, wd: 0.05}").config).empty());
+  CHECK(warnings(Read("{lr: 0.001, wd: 0.05, schedule: [['.*kernel', null], ['.*', {}]]}").config)
             .empty());
 }
 

@@ -112,6 +112,26 @@ TEST_CASE("mixup's keys") {
                     "t.yaml:1:16: error: unknown key 'mixup.alpha': this is 'p' here");
 }
 
+TEST_CASE("images that are paired with themselves give a warning") {
+  const auto lines = [](const std::string& keys, int ranks, int64_t batch_size) {
+    const Config config = parse_config("mixup: {" + keys + "}", "t.yaml");
+    read_mixup(config, ranks, batch_size);
+    return warnings(config);
+  };
+  using Lines = std::vector<std::string>;
+  const std::string place = "t.yaml:1:8: warning: mixup: has no effect: the only image of ";
+  const std::string shard = "p: 0.2, scope: shard";
+  CHECK(lines(shard, 2, 2) == Lines{place + "each process is paired with itself; scope: global "
+                                            "pairs those of all processes"});
+  CHECK(lines(shard, 1, 1) == Lines{place + "a batch is paired with itself"});
+  CHECK(lines("p: 0.2", 1, 1) == Lines{place + "a batch is paired with itself"});
+  CHECK(lines(shard, 2, 4).empty());
+  CHECK(lines(shard, 1, 2).empty());
+  CHECK(lines("p: 0.2", 1, 2).empty());
+  CHECK(lines("p: 0.2", 1, 0).empty());  // the size is not known
+  CHECK(lines("p: 0, scope: shard", 2, 2).empty());
+}
+
 TEST_CASE("mixup of encoded or integer features says what to do") {
   at::Tensor image = at::zeros({2, 3}, at::kByte);
   CHECK_THROWS_WITH(mix(image, mixup_shares(0.6), "image"),

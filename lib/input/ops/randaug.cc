@@ -15,7 +15,8 @@ constexpr KeyText kRandAugKeys[] = {
      "is."},
     {"magnitude", "float 0..100", "10",
      "Strength of the operations. For example, 10, the nominal maximum, rotates by 30 degrees and "
-     "5 by 15; values above 10 go further. Operations such as Invert have no strength."}};
+     "5 by 15; values above 10 go further. Operations such as Invert have no strength. "
+     "torchvision's RandAugment has magnitudes three times as large: its 9 is 3 here."}};
 constexpr TableText kText = {
     "Applies RandAugment: a sequence of operations, each drawn from 16 such as Rotate, Posterize, "
     "Contrast, ShearX and Cutout. It changes 'image', which must be (height, width, 3) uint8, so "

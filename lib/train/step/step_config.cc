@@ -168,7 +168,7 @@ StepConfig read_step(const Config& config, const Model& model, const RunLength& 
   good &= attempt(config, [&] { step.ema_decay = read_ema(config); });
   good &= attempt(config, [&] { step.groups = read_groups(config, names_of(model), length); });
   step.clip_norm = read_clip_norm(config);
-  step.mixup = read_mixup(config, ranks);
+  step.mixup = read_mixup(config, ranks, length.made_up ? 0 : length.batch_size);
   step.bucket_bytes = read_bucket_bytes(config);
   read_nan(config, step);
   if (good)
