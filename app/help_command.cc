@@ -9,14 +9,23 @@
 #include "lib/help/reference.h"
 #include "lib/help/schema.h"
 #include "lib/report/log.h"
+#include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
 
+// Overwrites earlier pages only: the folder may be that of a project, with a README.md.
 void write_reference(const std::string& folder) {
   make_folders(folder);
+  for (const ReferencePage& page : reference_pages()) {
+    const auto before = read_file_if_any(folder + "/" + page.file);
+    if (!before || before->starts_with(kReferenceMark)) continue;
+    throw Error(
+        Exit::usage, "--reference " + folder,
+        fmt::format("has a {} that bvtrain did not write; choose another folder", page.file));
+  }
   for (const ReferencePage& page : reference_pages())
     write_file_atomically(folder + "/" + page.file, page.text);
   log::info("Wrote the reference pages to {}", folder);

@@ -33,12 +33,8 @@ std::string why_reserved(const fs::path& folder) {
     if ((at == run.ckpt().path() || at == run.post_mortem()) && run.owns(at.filename()))
       return fmt::format("is in '{}', a folder of a run", at.string());
   }
-  if (!fs::exists(whole / kManifestName, none)) return "";
-  for (const fs::directory_entry& each : fs::directory_iterator(whole, none)) {
-    if (is_shard_name(each.path().filename().string()))
-      return fmt::format("is in '{}', the folder of a checkpoint", whole.string());
-  }
-  return "";
+  if (!holds_checkpoint(whole.string())) return "";
+  return fmt::format("is in '{}', the folder of a checkpoint", whole.string());
 }
 
 // No command writes images or YAML files, so replacing one is a mistake. Returns what an existing

@@ -122,11 +122,12 @@ Exit predict_command(const Arguments& arguments) {
   read.insert(read.end(), {arguments.config, arguments.weights});
   check_output_is_no_input(arguments.output, read, "predict reads");
   const c10::Device device = use_one_device(arguments.devices, "predict");
-  const PredictModel model = open_predict_model({.workdir = arguments.workdir,
-                                                 .weights = arguments.weights,
-                                                 .config = arguments.config,
-                                                 .overrides = arguments.overrides,
-                                                 .eval = arguments.eval});
+  PredictModel model = open_predict_model({.workdir = arguments.workdir,
+                                           .weights = arguments.weights,
+                                           .config = arguments.config,
+                                           .overrides = arguments.overrides,
+                                           .eval = arguments.eval,
+                                           .ema = arguments.ema});
   check_output_is_not_in(arguments.output, model.config);
 
   PredictRequest request;
@@ -137,7 +138,6 @@ Exit predict_command(const Arguments& arguments) {
   request.outputs = arrays ? split(arguments.outputs, ',') : std::vector<std::string>{"logits"};
   request.batch_size = arguments.batch_size;
   request.device = device;
-  request.ema = arguments.ema;
   request.labels = !arrays;
   const auto run = [&](const Each& each) { return predict(model, request, each); };
   const PredictedCounts counts =

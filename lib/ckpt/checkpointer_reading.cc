@@ -154,6 +154,13 @@ Restored Checkpointer::load(const std::string& given, const ReadOptions& options
   refuse_remote_path(given);
   const std::string path = checkpoint_path(given);
   std::error_code error;
+  if (const std::string averaged = checkpoint_of_averages(path); !averaged.empty()) {
+    throw Error(
+        Exit::usage, path,
+        fmt::format("':ema' names averaged weights, for model_init; as a checkpoint give {}, "
+                    "to predict and export with --ema",
+                    averaged));
+  }
   if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
   if (!fs::is_directory(path, error)) {
     throw Error(Exit::usage, path,

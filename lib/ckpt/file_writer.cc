@@ -50,6 +50,10 @@ FileWriter::~FileWriter() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+void FileWriter::keep_permissions_of(const std::string& replaced) {
+  keep_permissions(fd_, replaced);
+}
+
 void FileWriter::fail(const char* what) const {
   const int reason = errno;
   throw Error(Exit::storage, file_, fmt::format("{}: {}", what, std::strerror(reason)));
@@ -103,6 +107,7 @@ void replace_file(const std::string& file, const std::function<void(FileWriter&)
   const DeletedOnSignal guard(temporary);
   try {
     FileWriter out(temporary);
+    out.keep_permissions_of(target);
     write(out);
     out.finish();
     rename_durably(temporary, target);

@@ -32,6 +32,7 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
+  void keep_permissions_of(const std::string& replaced);  // keep_permissions()
   void write(std::string_view bytes);
   void write(const void* data, size_t bytes) { write({static_cast<const char*>(data), bytes}); }
   void finish();  // writes what is buffered, syncs and closes the file
@@ -61,7 +62,8 @@ class FileWriter {
 
 // Calls `write` to fill a temporary file next to `file`, which then replaces `file`. If anything
 // throws, the temporary file is deleted and `file` stays as it was. Errors name `file`. If `file`
-// is a symbolic link, the link stays, and the file to which it leads is replaced.
+// is a symbolic link, the link stays, and the file to which it leads is replaced. The permissions
+// of an old file stay (keep_permissions()).
 void replace_file(const std::string& file, const std::function<void(FileWriter&)>& write);
 
 // Renames a file or folder. Throws Error(Exit::storage).

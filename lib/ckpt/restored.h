@@ -48,6 +48,12 @@ inline ElementRange weights_only(const std::string& name, const std::vector<int6
   return {0, name.starts_with("opt/") ? 0 : INT64_MAX};
 }
 
+// The same without averages, which take as much memory as the parameters.
+inline ElementRange weights_without_averages(const std::string& name, const std::vector<int64_t>&,
+                                             const std::vector<int64_t>&) {
+  return {0, name.starts_with("opt/") || name.starts_with("ema/") ? 0 : INT64_MAX};
+}
+
 struct ReadOptions {
   ShardedAs sharded = ShardedAs::whole;
   // Null: everything is read. With ShardedAs::whole, tensors are read as a whole or not at all.

@@ -312,8 +312,10 @@ bool is_checkpoint(const std::string& given) {
 
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes) {
   Target target = split_subtree(path);
-  if (is_checkpoint(target.file))
-    return select(Checkpointer::load(target.file, {.wanted = weights_only}).tensors, target);
+  if (is_checkpoint(target.file)) {
+    const Wanted wanted = target.subtree.empty() ? weights_without_averages : weights_only;
+    return select(Checkpointer::load(target.file, {.wanted = wanted}).tensors, target);
+  }
   if (find_format(target) == Format::npz) return read_zip(target, model_bytes);
   return select(read_safetensors(target.file), target);
 }

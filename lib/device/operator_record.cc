@@ -134,6 +134,7 @@ bool counts_as_one(std::string_view name) {
 struct OperatorRecord {
   std::atomic<bool> exists = false;
   std::atomic<c10::DeviceType> type = c10::kCPU;
+  std::atomic<bool> update = false;
   std::mutex mutex;
   std::vector<OperatorCall> calls;
 } g_record;
@@ -144,6 +145,8 @@ struct Open : at::ObserverContext {
   bool counts = true;         // false inside an operator that counts as one
   bool calls_others = false;  // it calls other operators, which count instead of it
   bool one = false;
+  bool sums = false;
+  bool fills = false;  // it calls fill_()
   std::vector<at::Tensor> inputs;
 };
 
@@ -156,30 +159,41 @@ std::vector<at::Tensor> recorded(std::vector<at::Tensor> tensors) {
   return tensors;
 }
 
+constexpr std::string_view kFill = "aten::fill_", kZero = "aten::zero_";
+
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& call) {
   auto open = std::make_unique<Open>();
   open->around = t_open;
   open->one = counts_as_one(call.name());
+  open->sums = std::string_view(call.name()) == "aten::sum";
   if (t_open != nullptr) open->counts = t_open->counts && !t_open->one;
   open->inputs = recorded(tensors_of(call.inputs()));
   t_open = open.get();
   return open;
 }
 
-// Operators that do not read what they write: copy_(), fill_(), and those with a given output.
+// Operators that do not read what they write: copy_(), fill_(), zero_(), and those with a given
+// output.
 bool only_writes(const at::RecordFunction& call) {
   const std::string_view name = call.name();
   const auto full_name = call.operator_name();
-  return name == "aten::copy_" || name == "aten::fill_" ||
+  return name == "aten::copy_" || name == kFill || name == kZero ||
          (full_name && has(full_name->overload_name, "out"));
 }
 
 void end(const at::RecordFunction& call, at::ObserverContext* context) {
   const Open& open = *static_cast<Open*>(context);
   t_open = open.around;
-  const std::string_view name = call.name();
+  std::string_view name = call.name();
+  if (name == kFill && open.around != nullptr) open.around->fills = true;
+  // On a CPU zero_() calls fill_() for much memory only. It then counts for little memory too, but
+  // is not listed.
+  const bool cpu = g_record.type == c10::kCPU, small_fill = cpu && name == kZero && !open.fills;
+  if (small_fill) name = kFill;
   if (!open.counts || (open.calls_others && !open.one) || is_free(name)) return;
-  if (name != "aten::fill_") {  // called to fill the memory of a result
+  // With several threads a sum of many numbers begins with copies of its result.
+  if (cpu && name == "aten::copy_" && open.around != nullptr && open.around->sums) return;
+  if (name != kFill) {  // called to fill the memory of a result
     for (Open* around = open.around; around != nullptr; around = around->around)
       around->calls_others = true;
   }
@@ -194,8 +208,11 @@ void end(const at::RecordFunction& call, at::ObserverContext* context) {
     });
   }
   const std::lock_guard guard(g_record.mutex);
-  g_record.calls.push_back({std::string(name), flops_of(name, open.inputs, outputs),
-                            bytes_of(inputs) + bytes_of(outputs)});
+  g_record.calls.push_back({.name = std::string(name),
+                            .flops = flops_of(name, open.inputs, outputs),
+                            .bytes = bytes_of(inputs) + bytes_of(outputs),
+                            .update = g_record.update,
+                            .listed = !small_fill});
 }
 
 }  // namespace
@@ -228,9 +245,14 @@ std::vector<OperatorCall> OperatorRecorder::calls() const {
 
 double OperatorRecorder::bytes() const {
   double sum = 0;
-  for (const OperatorCall& call : calls()) sum += call.bytes;
+  for (const OperatorCall& call : calls())
+    if (call.listed) sum += call.bytes;
   return sum;
 }
+
+UpdateCalls::UpdateCalls() { g_record.update = true; }
+
+UpdateCalls::~UpdateCalls() { g_record.update = false; }
 
 void note_operator(OperatorCall call) {
   if (!OperatorRecorder::exists()) return;

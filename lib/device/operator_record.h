@@ -12,9 +12,13 @@ namespace bv {
 
 // One call of an operator.
 struct OperatorCall {
-  std::string name;  // as LibTorch calls it, such as "aten::addmm"; "optimizer" for the update
-  double flops = 0;  // of matrix products, convolutions and attention; 0 for all others
-  double bytes = 0;  // of all inputs and outputs, each counted once
+  std::string name;     // as LibTorch calls it, such as "aten::addmm"; "optimizer" for the update
+  double flops = 0;     // of matrix products, convolutions and attention; 0 for all others
+  double bytes = 0;     // of all inputs and outputs, each counted once
+  bool update = false;  // the update called it (UpdateCalls)
+  // False for a zero_() on a CPU that calls no fill_(), because the memory is small. With more
+  // examples it may call one.
+  bool listed = true;
 };
 
 // Records the calls of all threads while it lives. Only one may exist at a time. If an operator
@@ -30,10 +34,20 @@ class OperatorRecorder {
   OperatorRecorder(const OperatorRecorder&) = delete;
 
   std::vector<OperatorCall> calls() const;  // in the order in which they ended
-  double bytes() const;                     // the sum over all calls
+  double bytes() const;                     // the sum over all listed calls
 
  private:
   at::CallbackHandle handle_;
+};
+
+// Marks the calls of all threads while it lives as those of the update. They do not depend on the
+// number of examples. Their order may depend on the threads, and which calls there are on the
+// values of the gradients.
+class UpdateCalls {
+ public:
+  UpdateCalls();
+  ~UpdateCalls();
+  UpdateCalls(const UpdateCalls&) = delete;
 };
 
 // Add a call that is not one of LibTorch's operators, if a recorder exists. For note_kernel(),

@@ -59,9 +59,10 @@ std::string shown(const ImageSize& size) {
 // Warns if the model is exported for other images than those of its training. `holds_size`: whether
 // the format does.
 void warn_of_other_images(const TrainedModel& trained, const std::string& format, bool holds_size) {
-  if (!trained.trained_on || *trained.trained_on == trained.image) return;
-  const std::string before = shown(*trained.trained_on), now = shown(trained.image);
-  if (!holds_size) {
+  const auto& size = trained.trained_on ? trained.trained_on : trained.resampled_from;
+  if (!size || *size == trained.image) return;
+  const std::string before = shown(*size), now = shown(trained.image);
+  if (trained.trained_on && !holds_size) {
     log::warn(
         "a file in the format {} records the image size of the training, {}, and not {}: the same "
         "weights fit both",

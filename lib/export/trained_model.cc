@@ -140,7 +140,7 @@ std::string one_checkpoint(const std::string& path) {
 }
 
 // Sets trained.trained_on to `recorded`, the size of the images in the training, if the weights fit
-// images of that size too.
+// images of that size too, and otherwise trained.resampled_from.
 void note_training_images(const std::vector<int64_t>& recorded, TrainedModel& trained) {
   if (recorded.size() != 3) return;
   const ImageSize before = {recorded[0], recorded[1], recorded[2]};
@@ -151,7 +151,7 @@ void note_training_images(const std::vector<int64_t>& recorded, TrainedModel& tr
     check_fit(copy, before);
     trained.trained_on = before;
   } catch (const Error&) {
-    // The weights were resampled for the image size of the export.
+    trained.resampled_from = before;
   }
 }
 

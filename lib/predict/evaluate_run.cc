@@ -79,6 +79,13 @@ void check_run(const Workdir& rows, const EvaluatedCheckpoints& done, const RunO
                           done.run()->workdir));
 }
 
+// Returns whether rows of the run `before` in the folder of the run `now` may be its own: the
+// folder was then moved or copied with them.
+bool may_have_moved(const RunOfRows& before, const RunOfRows& now) {
+  return before.first_started.empty() || before.first_started == now.first_started ||
+         !file_exists(before.workdir);
+}
+
 // Throws if the folder holds a run or a config of the user, whose files the rows would replace.
 void check_output(const Workdir& rows) {
   const auto refuse = [&](const std::string& what) {
@@ -104,6 +111,12 @@ bool names_evaluator(const EvaluateRequest& request, const std::string& name) {
 void check_request(const EvaluateRequest& request, const std::string& output) {
   check_overrides(request);
   refuse_remote_path(request.workdir);
+  if (!checkpoint_of_averages(request.workdir).empty()) {
+    throw Error(
+        Exit::usage, request.workdir,
+        "':ema' names averaged weights, for model_init; evaluators with `ema: true` measure "
+        "them");
+  }
   if (!request.follow && !file_exists(request.workdir))
     throw Error(Exit::usage, request.workdir, "no such folder");
   std::error_code none;
@@ -123,7 +136,8 @@ class NewCheckpoints {
     for_each_row(rows_.metrics(), [&](int64_t step, const Row&) { steps.insert(step); });
     done_.emplace(rows_.evaluated(), std::move(steps));
     const RunOfRows run = run_of_rows(run_.dir());
-    if (!in_run()) check_run(rows_, *done_, run);
+    if (!in_run() || (done_->run() && !may_have_moved(*done_->run(), run)))
+      check_run(rows_, *done_, run);
     done_->set_run(run);
   }
 

@@ -18,6 +18,8 @@
 namespace bv {
 namespace {
 
+namespace fs = std::filesystem;
+
 bool any_exists(const std::vector<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), may_exist);
 }
@@ -38,6 +40,30 @@ bool may_hold_data(const std::string& path, std::initializer_list<std::string> k
     found |= entry.folder ? !is_known : has_image_suffix(entry.name);
   });
   return found;
+}
+
+// Returns the path without links, and without a slash at its end.
+fs::path resolved(const std::string& path) {
+  std::error_code none;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path, none), none);
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+// Throws if the folder `output` is in that of a run, which may delete or overwrite the rows, or in
+// that of a checkpoint. `workdir`/eval is accepted.
+void check_outside_runs(const std::string& output, const std::string& workdir) {
+  const fs::path whole = resolved(output);
+  if (whole == resolved(Workdir(workdir).evaluation())) return;
+  const auto refuse = [&](const fs::path& folder, const char* whose) {
+    throw Error(Exit::usage, "--output " + output,
+                fmt::format("is in '{}', the folder of a {}; choose a folder outside of it",
+                            folder.string(), whose));
+  };
+  for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
+    if (holds_checkpoint(at.string())) refuse(at, "checkpoint");
+    const fs::path around = at.parent_path();
+    if (file_exists(Workdir(around.string()).run_json())) refuse(around, "run");
+  }
 }
 
 }  // namespace
@@ -68,6 +94,7 @@ void check_is_run(const std::string& workdir, bool follow) {
 }
 
 void check_rows_folder(const std::string& output, const std::string& workdir) {
+  check_outside_runs(output, workdir);
   const std::string place = "--output " + output;
   const Workdir rows(output);
   // A log file is allowed: in `bvtrain eval --output R > R/log`, the shell creates it first.

@@ -16,9 +16,10 @@ bool may_exist(const std::string& path);
 // run begins, such as a lock, or if it has no images and no folders but those of a run.
 void check_is_run(const std::string& workdir, bool follow);
 
-// Throws Error(Exit::usage) if no rows may be written to the folder `output`: it has images,
-// folders or a report, and no earlier `bvtrain eval` wrote them, or it would become a class of the
-// data of the run in `workdir`. The second is not known before the run has begun.
+// Throws Error(Exit::usage) if no rows may be written to the folder `output`: it is in the folder
+// of a run or of a checkpoint (but `workdir`/eval is right), it has images, folders or a report,
+// and no earlier `bvtrain eval` wrote them, or it would become a class of the data of the run in
+// `workdir`. The last is not known before the run has begun.
 void check_rows_folder(const std::string& output, const std::string& workdir);
 // Throws Error(Exit::usage) if the folder `output` would become a class of the data of `config`.
 void check_rows_outside_data(const std::string& output, const Config& config);

@@ -26,8 +26,8 @@ namespace {
 // The trained model, with its weights loaded.
 class Predictor {
  public:
-  // `numbers`: the model predicts numbers.
-  Predictor(const PredictModel& from, const PredictRequest& request, const PredictData& data,
+  // `numbers`: the model predicts numbers. Frees the tensors of the checkpoint in `from`.
+  Predictor(PredictModel& from, const PredictRequest& request, const PredictData& data,
             bool numbers)
       : device_(request.device),
         precision_(precision_as_trained(from.config, from.precision, request.device)) {
@@ -44,8 +44,9 @@ class Predictor {
       check_size(*model_, from, image, data.pp_place());
       if (from.checkpoint->tensors.contains(fmt::format("buffers/{}", kTargetMean)))
         add_target_scale(*model_, env.num_classes);
-      copy_weights(*from.checkpoint, request.ema, *model_);
-      warn_of_other_weights(config, request.ema);
+      copy_weights(*from.checkpoint, from.ema, *model_);
+      from.checkpoint->tensors.clear();
+      warn_of_other_weights(config, from.ema);
     } else {
       // The file may describe any model, so a model without memory is compared with it first.
       const std::optional<uint64_t> bytes = weights.empty() ? std::nullopt : peek_weights(weights);
@@ -218,9 +219,41 @@ int64_t refuse_not_finite(PredictedBatch& batch) {
   return place - kept.numel();
 }
 
+// Finds labels that are no class of the model, which no prediction can match.
+class OtherLabels {
+ public:
+  explicit OtherLabels(const PredictData& data) : data_(data) {}
+
+  // Throws Error(Exit::usage) for such a label if data.labels_are_classes().
+  void find_in(const PredictedBatch& batch) {
+    const auto logits = batch.arrays.find("logits");
+    if (batch.numbers || logits == batch.arrays.end() || logits->second.dim() != 2) return;
+    const int64_t classes = logits->second.size(1);
+    for (const PredictedRow& row : batch.rows) {
+      if (!row.label || row.label->classes.empty() || row.label->classes.back() < classes) continue;
+      const std::string what =
+          fmt::format("the label of {} is {}, but the classes of the model are 0 .. {}", row.name,
+                      row.label->classes.back(), classes - 1);
+      if (data_.labels_are_classes()) throw Error(Exit::usage, data_.labels_place(), what);
+      if (count_++ == 0) first_ = what;
+    }
+  }
+  void warn() const {
+    if (count_ == 0) return;
+    log::warn(
+        "{}: {} of the labels are no class of the model and count as wrong, the first one: {}",
+        data_.labels_place(), count_, first_);
+  }
+
+ private:
+  const PredictData& data_;
+  int64_t count_ = 0;
+  std::string first_;
+};
+
 }  // namespace
 
-PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
+PredictedCounts predict(PredictModel& model, const PredictRequest& request,
                         const std::function<void(const PredictedBatch&)>& each) {
   check(!request.outputs.empty(), "no outputs requested");
   const std::string loss = read_loss(model.config);
@@ -241,12 +274,14 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
   batch.multilabel = labels.multilabel();
   batch.threshold = labels.threshold();
   batch.sigmoid = loss == "sigmoid_xent" || batch.multilabel;
+  OtherLabels other_labels(data);
   PredictedCounts counts;
   while (data.next()) {
     batch.rows = data.rows();
     batch.arrays.clear();
     if (data.images().size(0) > 0)
       batch.arrays = outputs_of(request, predictor ? &*predictor : nullptr, data.images());
+    other_labels.find_in(batch);
     counts.examples += std::ssize(batch.rows);
     const int64_t not_finite = refuse_not_finite(batch);
     counts.not_finite += not_finite;
@@ -257,6 +292,7 @@ PredictedCounts predict(const PredictModel& model, const PredictRequest& request
     throw Error(Exit::diverged, "bvtrain predict",
                 "the model's output is NaN or infinite for each image that could be read");
   }
+  other_labels.warn();
   for (const std::string& line : data.notes()) log::warn("{}", line);
   return counts;
 }

@@ -27,7 +27,6 @@ struct PredictRequest {
   std::vector<std::string> outputs;
   int64_t batch_size = 64;
   c10::Device device = c10::kCPU;  // computes the model
-  bool ema = false;                // use the averaged weights of the checkpoint
   bool labels = false;             // return the labels, if they are known
 };
 
@@ -76,13 +75,13 @@ struct PredictedCounts {
 // memory. Reads `model_name`, `model`, `num_classes`, `precision`, `loss`, `evals`,
 // `input.max_pixels` and, if the model has no other weights, `model_init` and `model_load`; ignores
 // the other keys of a training config. If only "image" is requested, no model is built and the keys
-// are not checked.
+// are not checked. Frees the tensors of `model.checkpoint` once they are in the model.
 //
 // An image that cannot be read becomes a row with an error, and a warning; so does one for which an
 // output is NaN or infinite. Throws Error(Exit::data) if none can be read, Error(Exit::diverged) if
 // no output is finite, and Error(Exit::usage); for an unknown output the message lists the model's
 // activations.
-PredictedCounts predict(const PredictModel& model, const PredictRequest& request,
+PredictedCounts predict(PredictModel& model, const PredictRequest& request,
                         const std::function<void(const PredictedBatch&)>& each);
 
 }  // namespace bv

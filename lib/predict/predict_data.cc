@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "lib/ckpt/formats/npz.h"
 #include "lib/export/trained_model.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/compute_example.h"
@@ -48,6 +49,9 @@ void read_pixel_limit(const PredictModel& model) {
 std::shared_ptr<const Dataset> open_files(const PredictModel& model, const PredictRequest& request,
                                           bool numbers) {
   auto data = std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
+  if (request.labels && request.inputs.front().ends_with(".npz") &&
+      is_npz_text(request.inputs.front(), "label"))
+    log::warn("the array 'label' is not used: it holds text");
   if (!request.labels || numbers || !data->source().labels(0).defined()) return data;
   const std::string& file = request.inputs.front();  // only an .npz file has labels
   try {
@@ -130,6 +134,12 @@ RightLabels read_labels(const PredictModel& model, const PredictRequest& request
   return labels;
 }
 
+bool must_be_classes(const PredictModel& model, const PredictRequest& request) {
+  if (request.eval.empty()) return true;
+  const Config keys = evaluator(model.config, request.eval);
+  return keys.has("type") ? keys.is_text("type", "class_metrics") : request.eval == "class_metrics";
+}
+
 // Returns those of the features `keys` of a row that the batch has.
 template <class Keys>
 Example row_of(const Batch& batch, int64_t row, const Keys& keys) {
@@ -192,6 +202,8 @@ PredictData::PredictData(const PredictModel& model, const PredictRequest& reques
       of_evaluator_(!request.eval.empty()),
       pp_makes_labels_(!request.eval.empty() && !request.pp),
       labels_(read_labels(model, request, *pp_, numbers)),
+      labels_place_(request.eval.empty() ? request.inputs.front() : "--eval " + request.eval),
+      labels_are_classes_(must_be_classes(model, request)),
       options_(loader_options(model, request, std::min(request.batch_size, size_))) {
   if (!request.eval.empty() && evaluator(model.config, request.eval).has("tta")) {
     log::warn(

@@ -33,6 +33,11 @@ class PredictData {
   // Returns warnings about the files that have been read.
   std::vector<std::string> notes() const { return data_notes(*data_, *pp_); }
   const RightLabels& labels() const { return labels_; }
+  // Where the labels come from, for messages: the .npz file, or --eval.
+  const std::string& labels_place() const { return labels_place_; }
+  // Whether every label must be a class of the model: those of an evaluator, such as knn, need not
+  // be one, but class_metrics refuses others.
+  bool labels_are_classes() const { return labels_are_classes_; }
   // Whether the rows have labels.
   bool labelled() const { return labelled_; }
 
@@ -60,6 +65,8 @@ class PredictData {
   const bool of_evaluator_;     // the data are an evaluator's
   const bool pp_makes_labels_;  // it is the evaluator's
   const RightLabels labels_;
+  const std::string labels_place_;
+  const bool labels_are_classes_;
   // The value range of the training images. nullopt if it is unknown, or if nothing has to be
   // checked: the run's own pp scales image files.
   std::optional<ValueSpan> trained_on_;

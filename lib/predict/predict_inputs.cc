@@ -14,6 +14,8 @@
 #include "lib/ckpt/formats/npz.h"
 #include "lib/input/image/image_suffix.h"
 #include "lib/input/image/orientation.h"
+#include "lib/input/sources/common/array_source.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/predict/file_list.h"
 #include "lib/report/log.h"
 #include "lib/util/file.h"
@@ -42,6 +44,12 @@ class FileInputs : public Source {
  public:
   explicit FileInputs(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) add(path);
+    if (hidden_ > 0) {
+      log::note("{} left out, such as {}",
+                hidden_ == 1 ? "1 hidden image or folder is"
+                             : fmt::format("{} hidden images and folders are", hidden_),
+                first_hidden_);
+    }
     std::error_code error;
     const bool typed = std::find(paths.begin(), paths.end(), kStandardInput) == paths.end();
     if (typed && std::none_of(files_.begin(), files_.end(),
@@ -93,8 +101,11 @@ class FileInputs : public Source {
   void add_folder(const std::string& path) {
     const size_t before = files_.size();
     add_images_below(path);
-    if (files_.size() == before)
-      throw Error(Exit::usage, path, "no *.jpg, *.jpeg, *.png or *.webp below this folder");
+    if (files_.size() == before) {
+      throw Error(Exit::usage, path,
+                  fmt::format("no *.jpg, *.jpeg, *.png or *.webp below this folder{}",
+                              hidden_ > 0 ? ", except hidden ones" : ""));
+    }
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(before), files_.end());
   }
 
@@ -126,25 +137,43 @@ class FileInputs : public Source {
           again, more);
   }
 
+  // Returns whether there are images directly in a folder. False if it cannot be read.
+  static bool holds_images(const std::string& folder) {
+    try {
+      return count_images(folder) > 0;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
   // Adds the images in a folder, and its folders to `folders` or `links`. A link that leads nowhere
-  // is an image that cannot be read, if it is called like one.
+  // is an image that cannot be read, if it is called like one. As in the data sources, hidden names
+  // and the folders that macOS adds to an archive are left out.
   void add_images_in(const std::string& folder, std::set<std::string>& folders,
                      std::set<std::string>& links) {
     for_each_entry(folder, [&](const FolderEntry& entry) {
       const std::string path = fs::path(folder) / entry.name;
+      const bool hidden = entry.name.starts_with('.');
+      if (hidden || (entry.folder && entry.name == "__MACOSX")) {
+        const bool image = (entry.file || entry.link) && has_image_suffix(entry.name);
+        if ((entry.folder ? holds_images(path) : image) && hidden_++ == 0) first_hidden_ = path;
+        return;
+      }
       if (entry.folder)
         (entry.link ? links : folders).insert(path);
       else if (!entry.file && !entry.link)
         return;
       else if (has_image_suffix(entry.name))
         files_.push_back(path);
-      else if (entry.file && !entry.name.starts_with('.'))
+      else if (entry.file)
         ++notes_.other_types[suffix_of(entry.name)];
     });
   }
 
   std::vector<std::string> files_;
-  FileNotes notes_;  // without the files counted in states_
+  FileNotes notes_;           // without the files counted in states_
+  int64_t hidden_ = 0;        // images, and folders with images, left out for their names
+  std::string first_hidden_;  // one of them
   mutable std::mutex mutex_;
   mutable std::vector<State> states_;  // by file, guarded by mutex_
 };
@@ -167,6 +196,9 @@ class NpzInputs : public Source {
     std::erase_if(arrays_, [&](const auto& entry) {
       return entry.second.dim() < 1 || entry.second.size(0) != size_;
     });
+    if (label != arrays_.end() &&
+        is_class_column("label", label->second.sizes(), label->second.scalar_type()))
+      label->second = label->second.squeeze(1).to(at::kLong);
     if (label == arrays_.end())
       arrays_["label"] = at::zeros({size_}, at::kLong);
     else if (label->second.dim() == 1 && at::isIntegralType(label->second.scalar_type(), false))

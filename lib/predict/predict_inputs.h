@@ -10,8 +10,9 @@
 namespace bv {
 
 // Opens image files, folders (every *.jpg, *.jpeg, *.png and *.webp below them, sorted; links are
-// followed, but each folder below it is read once), or a single .npz file with the array `image`
-// (n, ...), whose other arrays of n rows become features. The path "-" stands for the files that
+// followed, but each folder below it is read once; hidden files and folders are left out), or a
+// single .npz file with the array `image` (n, ...), whose other arrays of n rows become features;
+// integers `label` of shape (n, 1) are read as (n). The path "-" stands for the files that
 // standard input lists (lib/predict/file_list.h). A missing file, or a broken link in a folder,
 // becomes an example that fails. If none of the paths on the command line exists, this function
 // throws. The source has one split. An example is {"image", "label"}; the label is 0 unless the

@@ -29,7 +29,9 @@ Config card_config(const ModelCard& card, const std::string& file,
 }
 
 void open_checkpoint(const PredictFrom& from, PredictModel& model) {
-  model.checkpoint = Checkpointer::load(from.workdir, {.wanted = weights_only});
+  const Wanted wanted = from.ema ? weights_only : weights_without_averages;
+  model.checkpoint = Checkpointer::load(from.workdir, {.wanted = wanted});
+  model.ema = from.ema;
   model.origin = model.checkpoint->folder;
   const nlohmann::json& meta = model.checkpoint->meta;
   const std::string name = model.origin + "/" + kManifestName;

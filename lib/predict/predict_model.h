@@ -23,12 +23,14 @@ struct PredictFrom {
   std::string config;   // a YAML file; by default the checkpoint or the file describes its model
   std::vector<Override> overrides;
   std::string eval = {};  // the evaluator whose data is used, or empty
+  bool ema = false;       // use the averaged weights of the checkpoint
 };
 
 struct PredictModel {
   Config config;
   // The weights: a checkpoint, or else a file, or else the config's model_init.
   std::optional<Restored> checkpoint;
+  bool ema = false;  // use the averaged weights of the checkpoint
   std::string weights;
   std::string origin;  // of the weights, for messages
 

@@ -113,6 +113,7 @@ void write_file_atomically(const std::string& file, std::string_view content, bo
                 fmt::format("cannot write: {}",
                             error == ENOENT ? "no such folder" : file_error_text(error)));
   }
+  keep_permissions(fd.get(), file);
   if (const int error = write_all(fd.get(), content); error != 0) {
     throw_file_error(Exit::storage, file, "cannot write: ", error);
   }
@@ -125,6 +126,17 @@ void write_file_atomically(const std::string& file, std::string_view content, bo
   }
   temporary.kept = true;
   if (sync) fsync_path(folder_of(file));
+}
+
+void keep_permissions(int fd, const std::string& file) {
+  constexpr mode_t kPermissions = 0777, kOfOwner = 0600;  // without set-user-ID and the like
+  struct stat before {
+  }, now{};
+  if (::lstat(file.c_str(), &before) != 0 || !S_ISREG(before.st_mode)) return;
+  if (::fstat(fd, &now) != 0 || before.st_uid != now.st_uid) return;
+  mode_t mode = before.st_mode & kPermissions;
+  if (before.st_gid != now.st_gid) mode &= now.st_mode;
+  [[maybe_unused]] const int done = ::fchmod(fd, mode | kOfOwner);
 }
 
 void refuse_special_file(const std::string& file) {

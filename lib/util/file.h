@@ -33,8 +33,15 @@ std::string read_stream(int fd, const std::string& name, size_t limit = 0);
 
 // Replaces `file` in one step: readers see the old content or the new one, never a part. Writes a
 // temporary file in the same folder and renames it; with `sync` it also waits until file and folder
-// are on disk. Throws Error(Exit::storage); the old content is then still in place.
+// are on disk. The permissions of an old file stay (keep_permissions()). Throws
+// Error(Exit::storage); the old content is then still in place.
 void write_file_atomically(const std::string& file, std::string_view content, bool sync = true);
+
+// Gives the new file `fd` the permissions of the old one `file`, which it is going to replace; its
+// owner may always read and write it. If the new file has another group, it gets no permission
+// that it did not have. Does nothing if `file` is not a regular file of the same owner, or if the
+// file system cannot change permissions.
+void keep_permissions(int fd, const std::string& file);
 
 // Throws Error(Exit::storage) "<file>: error: cannot write: is a pipe, not a file" if something
 // other than a regular file has this name: opening a pipe for writing would wait for a reader.

@@ -401,6 +401,16 @@ TEST_CASE("npz: random damage throws bv::Error or nothing") {
   CHECK(refused > 3000);
 }
 
+TEST_CASE("npz: a file that is replaced keeps its permissions") {
+  namespace fs = std::filesystem;
+  const MemoryFolder folder;
+  write_npz(folder / "a.npz", small());
+  const fs::perms own = fs::perms::owner_read | fs::perms::owner_write;
+  fs::permissions(folder / "a.npz", own);
+  write_npz(folder / "a.npz", small());
+  CHECK(fs::status(folder / "a.npz").permissions() == own);
+}
+
 TEST_CASE("npz: a failed write leaves the old file and no temporary") {
   const MemoryFolder folder;
   std::filesystem::create_directory(folder / "a.npz");  // a folder cannot be replaced by a file

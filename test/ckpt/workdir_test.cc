@@ -311,6 +311,15 @@ TEST_CASE("a path with :best means a best checkpoint only behind a folder") {
   folder.write("w.npz", "x");
   CHECK(checkpoint_path(folder / "w.npz:best") == folder / "w.npz:best");  // a subtree
   folder.make("run/ckpt");
+  CHECK(checkpoint_of_averages(folder / "run:ema") == folder / "run");
+  folder.make("run/ckpt/best");
+  CHECK(checkpoint_of_averages(folder / "run:best:ema") == folder / "run:best");
+  fs::remove(folder / "run/ckpt/best");
+  CHECK(checkpoint_of_averages(folder / "run:best").empty());
+  CHECK(checkpoint_of_averages(folder / "none:ema").empty());
+  folder.make("named:ema");
+  folder.make("named");
+  CHECK(checkpoint_of_averages(folder / "named:ema").empty());
   CHECK(error_of([&] { checkpoint_path(folder / "run:best"); }).find("no such checkpoint") !=
         std::string::npos);
 }

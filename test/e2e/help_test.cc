@@ -140,6 +140,15 @@ TEST_CASE("reference pages that cannot be written are a failed write") {
   const Finished finished = run({"help", "--reference", "/dev/null/x"});
   CHECK(finished.code == 5);
   CHECK(finished.err == "/dev/null/x: error: cannot make the folder: Not a directory\n");
+  const TempFolder dir;
+  dir.write("README.md", "# My project\n");
+  const Finished foreign = run({"help", "--reference", dir.path()});
+  CHECK(foreign.code == 2);
+  CHECK(foreign.err == "--reference " + dir.path() +
+                           ": error: has a README.md that bvtrain did not write; choose another "
+                           "folder\n");
+  CHECK(read_text(dir / "README.md") == "# My project\n");
+  CHECK(!std::filesystem::exists(dir / "models.md"));
 }
 
 TEST_CASE("--help names every exit code as the table does") {
@@ -154,7 +163,8 @@ TEST_CASE("--help names every exit code as the table does") {
 
 TEST_CASE("the reference pages and the schema of the repository are those of the program") {
   const TempFolder dir;
-  REQUIRE(run({"help", "--reference", dir / "reference"}).code == 0);
+  for (int i = 0; i < 2; ++i)  // earlier pages are replaced
+    REQUIRE(run({"help", "--reference", dir / "reference"}).code == 0);
   size_t pages = 0;
   for (const auto& page : std::filesystem::directory_iterator(dir / "reference")) {
     const std::string name = "docs/reference/" + page.path().filename().string();

@@ -116,7 +116,7 @@ TEST_CASE("predictions of a run are those of its evaluation") {
   const at::Tensor sevens = from_file("7");
   CHECK(sevens.allclose(from_file("500"), 1e-5, 1e-5));
   CHECK(sevens.argmax(1).eq(last).sum().item<int64_t>() >=
-        best.size(0) - 2);  // bf16 against float32
+        best.size(0) * 98 / 100);  // bf16 against float32
 
   const Finished lines = t.predict(
       {"--workdir", t.dir / "w", "--input", images, "--output", t.dir / "p.jsonl", "--top", "3"});

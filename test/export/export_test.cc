@@ -381,6 +381,36 @@ TEST_CASE("export: weights that fit other images too record those of the trainin
   }
 }
 
+TEST_CASE("export: the preprocessing may be wrong for images to which weights were resampled") {
+  const MemoryFolder folder;
+  TrainedModel what = trained("vit", small("vit"));
+  what.card.model_name = "vit";
+  what.card.model = what.config.section("model").json();
+  what.card.num_classes = 7;
+  what.card.loss = "softmax_xent";
+  export_weights(what, "npz", folder / "w.npz");
+  const std::string config =
+      fmt::format("{{model_name: vit, model: {}, num_classes: 7, model_init: '{}'}}", small("vit"),
+                  folder / "w.npz");
+  for (const int64_t side : {32, 64}) {
+    TrainedModel resampled =
+        load_trained_model(parse_config(config, "c.yaml"), ImageSize{side, side, 3});
+    resampled.card.pp = "resize(32)";
+    for (const std::string format : {"npz", "onnx"}) {
+      INFO(side << " " << format);
+      const std::string log =
+          logged([&] { export_weights(resampled, format, folder / "o." + format); });
+      const bool warned =
+          log.find(
+              "the exported model takes images of 64x64x3, but was trained on "
+              "32x32x3: the preprocessing in its metadata, bvtrain.pp, is "
+              "unchanged and may give images of the wrong size") != std::string::npos;
+      CHECK(warned == (side == 64));
+    }
+  }
+  CHECK(read_weights_metadata(folder / "o.npz").at("bvtrain.image") == "[64,64,3]");
+}
+
 TEST_CASE("export: models that a format can't hold, and sizes that do not fit, are refused") {
   CHECK(refusal(trained("cnn", small("cnn")), "timm") ==
         "--format timm: error: model 'cnn' can't be written as timm; known: bit_paper, flexi_vit, "

@@ -2,8 +2,11 @@
 #include "lib/predict/evaluation_folders.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
 
 #include "lib/ckpt/manifest.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/load_config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
@@ -91,6 +94,35 @@ TEST_CASE("eval writes rows only to a new folder, an empty one and one of its ow
             "', the data of input, where every folder is taken for a class: choose a folder "
             "outside of it");
   CHECK(refusal("new").empty());
+}
+
+TEST_CASE("eval writes no rows into the folder of a run or checkpoint, but to its own eval/") {
+  const TempFolder dir;
+  const std::string real = std::filesystem::canonical(dir.path()).string();
+  const auto refusal = [&](const std::string& name) {
+    return error_of([&] { check_rows_folder(dir / name, dir / "a"); });
+  };
+  const auto in = [&](const std::string& name, const std::string& folder, const char* whose) {
+    return "--output " + dir / name + ": error: is in '" + real + "/" + folder +
+           "', the folder of a " + whose + "; choose a folder outside of it";
+  };
+  const std::string shard = shard_name(0, 1);
+  for (const std::string file :
+       {"a/run.json", "b/run.json", "b/ckpt/step-20/manifest.json", "copy/step-20/manifest.json"})
+    dir.write(file, "x");
+  for (const std::string folder : {"b/ckpt/step-20/", "copy/step-20/"})
+    dir.write(folder + shard, "");
+  for (const std::string name :
+       {"b/eval", "b/log", "b/tb", "b/rows/of/a", "b/ckpt/sub", "a/eval/sub"})
+    CHECK(refusal(name) == in(name, name.substr(0, 1), "run"));
+  for (const std::string name : {"b/ckpt/step-20", "b/ckpt/step-20/sub", "copy/step-20/new"}) {
+    const std::string folder = name.substr(0, name.find("step-20")) + "step-20";
+    CHECK(refusal(name) == in(name, folder, "checkpoint"));
+  }
+  std::filesystem::create_directory_symlink(dir / "b", dir / "link");
+  CHECK(refusal("link/rows") == in("link/rows", "b", "run"));
+  for (const std::string name : {"a/eval", "a/eval/", "rows", "copy/rows"})
+    CHECK(refusal(name).empty());
 }
 
 }  // namespace bv::test

@@ -32,7 +32,7 @@ PredictModel trained_with(const std::string& pp, std::vector<int64_t> image) {
 }
 
 // Preprocesses the images. Returns the shape of the last one.
-std::vector<int64_t> preprocess(const PredictModel& model, std::vector<std::string> files,
+std::vector<int64_t> preprocess(PredictModel model, std::vector<std::string> files,
                                 std::optional<std::string> pp = std::nullopt) {
   PredictRequest request;
   request.inputs = std::move(files);
@@ -414,6 +414,70 @@ TEST_CASE("labels of an npz file may be numbers for a regression, but not for cl
         Values{{1.F, 2.F}, {3.F, 4.F}});
   CHECK(labels("mse", at::tensor({3, 4}, at::kLong)) == Values{{3.F}, {4.F}});
   CHECK(labels("softmax_xent", at::tensor({0.5F, 2.F})).empty());
+}
+
+TEST_CASE("a label of an npz file that is text is left out with a warning") {
+  const TempFolder folder;
+  const std::string file = folder / "in.npz";
+  write_npz(file, {{"image", at::zeros({2, 4, 4, 1})}}, {{"label", {"cat", "dog"}}});
+  CHECK(is_npz_text(file, "label"));
+  CHECK_FALSE(is_npz_text(file, "image"));
+  CHECK_FALSE(is_npz_text(file, "none"));
+  PredictModel model;
+  model.config = parse_config("num_classes: 2\nloss: softmax_xent\n", "t.yaml");
+  PredictRequest request;
+  request.inputs = {file};
+  request.outputs = {"image"};
+  request.pp = "";
+  const auto log_of = [&](bool labels) {
+    request.labels = labels;
+    return logged([&] { predict(model, request, [](const PredictedBatch&) {}); });
+  };
+  CHECK_THAT(log_of(true), Catch::Contains("the array 'label' is not used: it holds text"));
+  CHECK(log_of(false).find("'label'") == std::string::npos);
+}
+
+TEST_CASE("predict refuses labels that are no class of the model, unless an evaluator takes them") {
+  const TempFolder folder;
+  const std::string images = folder / "in.npz", weights = folder / "w.npz";
+  const auto trained = Model::Registry::make("cnn", parse_config("{widths: [4]}", "m"), Place(),
+                                             ModelEnv{2, 8, 8, 1});
+  init_parameters(*trained, 1, std::nullopt);
+  NamedTensors file;
+  for (const auto& [path, value] : named_parameters(*trained))
+    file[path] = value.detach().contiguous();
+  write_npz(weights, file);
+  const at::Tensor labels = at::tensor({1, 2, 2}, at::kLong);
+  write_npz(images, {{"image", at::zeros({3, 8, 8, 1})}, {"label", labels}});
+  const auto predict_with = [&](const std::string& type) {
+    PredictModel model;
+    model.config = parse_config(
+        fmt::format("{{model_name: cnn, model: {{widths: [4]}}, num_classes: 2, model_init: '{}', "
+                    "evals: {{val: {{type: {}, data: {{name: npz, fname: '{}', split: all}}, "
+                    "pp_fn: ''}}}}}}",
+                    weights, type.empty() ? "knn" : type, images),
+        "t.yaml");
+    PredictRequest request;
+    if (type.empty()) {
+      request.inputs = {images};
+      request.pp = "";
+    } else {
+      request.eval = "val";
+    }
+    request.outputs = {"logits"};
+    request.labels = true;
+    int64_t rows = 0;
+    predict(model, request, [&](const PredictedBatch& batch) { rows += std::ssize(batch.rows); });
+    CHECK(rows == 3);
+  };
+  const std::string what = "the label of row 1 is 2, but the classes of the model are 0 .. 1";
+  CHECK(error_of([&] { predict_with(""); }) == images + ": error: " + what);
+  CHECK(error_of([&] {
+          predict_with("class_metrics");
+        }).starts_with("--eval val: error: the label of "));
+  CHECK_THAT(logged([&] { predict_with("knn"); }),
+             Catch::Contains("--eval val: 2 of the labels are no class of the model and count as "
+                             "wrong, the first one: the label of "));
 }
 
 }  // namespace bv::test

@@ -46,6 +46,27 @@ TEST_CASE("the images below a folder are found, also behind links, which may lea
         folder / "empty" + ": error: no *.jpg, *.jpeg, *.png or *.webp below this folder");
 }
 
+TEST_CASE("hidden files and folders are left out, as in a data set, unless they are named") {
+  const TempFolder folder;
+  const std::string image = folder.write("in/a.jpg", "");
+  CHECK(logged([&] { files(folder / "in"); }).empty());
+  const std::string copy = folder.write("in/.copies/a-checkpoint.jpg", "");
+  folder.write("in/__MACOSX/a.jpg", "");
+  folder.write("in/.DS_Store", "");
+  const std::string said =
+      logged([&] { CHECK(files(folder / "in") == std::vector<std::string>{image}); });
+  CHECK_THAT(said, Catch::Contains("2 hidden images and folders are left out, such as " +
+                                   (folder / "in/")));
+  CHECK(open_inputs({folder / "in"})->file_notes(0).other_types.empty());
+  CHECK(files(folder / "in/.copies") == std::vector<std::string>{copy});
+  CHECK(files(copy) == std::vector<std::string>{copy});
+  folder.write("all/._0.jpg", "");
+  CHECK(error_of([&] { files(folder / "all"); }) ==
+        folder / "all" +
+            ": error: no *.jpg, *.jpeg, *.png or *.webp below this folder, except "
+            "hidden ones");
+}
+
 TEST_CASE("a folder to which many links lead is read once") {
   const TempFolder folder;
   constexpr int kDeepest = 30;  // 2^30 ways lead to the image
@@ -70,6 +91,9 @@ TEST_CASE("an npz file must have as many labels as images") {
   CHECK(error_of([&] { open_inputs({file}); }) ==
         file + ": error: the array 'label' has the shape (2), but 'image' has 3 rows");
   write_npz(file, {{"image", at::zeros({3, 4, 4, 1})}, {"label", at::arange(3)}});
+  CHECK(open_inputs({file})->labels(0).equal(at::arange(3)));
+  const at::Tensor column = at::arange(3).to(at::kByte).view({3, 1});
+  write_npz(file, {{"image", at::zeros({3, 4, 4, 1})}, {"label", column}});
   CHECK(open_inputs({file})->labels(0).equal(at::arange(3)));
 }
 

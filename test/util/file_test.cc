@@ -57,6 +57,35 @@ TEST_CASE("a file is replaced as a whole and read back") {
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);  // no temporary is left
 }
 
+TEST_CASE("a file that is replaced keeps its permissions, which its owner can always write") {
+  const TempFolder folder;
+  const std::string file = folder.write("f", "old");
+  const auto mode = [&] {
+    struct stat info {};
+    REQUIRE(::stat(file.c_str(), &info) == 0);
+    return info.st_mode & 07777;
+  };
+  const mode_t mask = ::umask(022);
+  for (const auto& [before, after] : std::vector<std::pair<mode_t, mode_t>>{
+           {0600, 0600}, {0644, 0644}, {0660, 0660}, {0666, 0666}, {0444, 0644}, {0, 0600}}) {
+    REQUIRE(::chmod(file.c_str(), before) == 0);
+    write_file_atomically(file, "new");
+    CHECK(mode() == after);
+  }
+  REQUIRE(::chmod(file.c_str(), 04755) == 0);
+  write_file_atomically(file, "new");
+  CHECK(mode() == 0755);
+  fs::remove(file);
+  write_file_atomically(file, "first");
+  CHECK(mode() == 0644);
+  fs::remove(file);
+  fs::create_symlink(folder.write("target", "x"), file);  // the link is replaced
+  REQUIRE(::chmod(file.c_str(), 0600) == 0);
+  write_file_atomically(file, "new");
+  CHECK(mode() == 0644);
+  ::umask(mask);
+}
+
 TEST_CASE("reading fails in one line") {
   const TempFolder folder;
   const std::string file = folder / "a.txt";

@@ -58,11 +58,7 @@ void require_same_scale(const NamedTensors& first, const std::string& first_fold
 Restored average_checkpoints(const std::vector<std::string>& folders, bool ema) {
   check(!folders.empty(), "the mean of no checkpoints");
   ReadOptions options;
-  options.wanted = [ema](const std::string& name, const std::vector<int64_t>& shape,
-                         const std::vector<int64_t>& strides) {
-    const bool skipped = !ema && name.starts_with("ema/");
-    return skipped ? ElementRange{} : weights_only(name, shape, strides);
-  };
+  options.wanted = ema ? weights_only : weights_without_averages;
   Restored last;
   Forms forms;
   NamedTensors sums, scale;

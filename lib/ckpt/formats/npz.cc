@@ -229,6 +229,17 @@ std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
   return std::nullopt;
 }
 
+bool is_npz_text(const std::string& file, const std::string& name) {
+  const MappedFile mapping(file);
+  for (const ZipEntry& entry : read_zip_directory(mapping.bytes(), file)) {
+    if (entry.name != name + std::string(kSuffix)) continue;
+    std::vector<uint8_t> npy(entry.bytes);
+    unpack(mapping.bytes(), entry, file, npy);
+    return parse_npy_header(npy, entry_errors(file, entry, name)).is_text();
+  }
+  return false;
+}
+
 void write_npz(const std::string& file, const NamedTensors& tensors, const NamedTexts& texts) {
   replace_file(file, [&](FileWriter& out) {
     ZipWriter zip(out);

@@ -50,6 +50,10 @@ using NamedTexts = std::map<std::string, std::vector<std::string>>;
 std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
                                                       const std::string& name);
 
+// Returns whether the array `name` exists and holds text, of any kind and shape. Throws
+// Error(Exit::usage) with file and offset.
+bool is_npz_text(const std::string& file, const std::string& name);
+
 // Writes an npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Arrays of less
 // than 16 MiB are deflated. Strings become arrays of numpy's type <U, which needs no pickle. Throws
 // Error(Exit::storage).

@@ -61,6 +61,14 @@ std::string shard_name(int rank, int ranks) {
 
 bool is_shard_name(std::string_view name) { return name.starts_with(kShardPrefix); }
 
+bool holds_checkpoint(const std::string& folder) {
+  if (!file_exists(folder + "/" + kManifestName)) return false;
+  const std::vector<std::string> paths = list(folder);
+  return std::any_of(paths.begin(), paths.end(), [](const std::string& path) {
+    return is_shard_name(fs::path(path).filename().string());
+  });
+}
+
 std::string part_name(int rank) { return fmt::format("part-{}.json", rank); }
 
 std::string failed_part_name(int rank) { return fmt::format("part-{}.failed", rank); }
@@ -231,6 +239,13 @@ std::string checkpoint_path(const std::string& path) {
               fmt::format("no such checkpoint{}",
                           there.empty() ? " (a run keeps its best checkpoint with the key 'best')"
                                         : there));
+}
+
+std::string checkpoint_of_averages(const std::string& path) {
+  constexpr std::string_view kAverages = ":ema";
+  if (!path.ends_with(kAverages) || file_exists(path)) return "";
+  std::string before = path.substr(0, path.size() - kAverages.size());
+  return folder_exists(checkpoint_path(before)) ? before : "";
 }
 
 std::optional<Workdir::Done> Workdir::finished() const {

@@ -66,6 +66,8 @@ inline constexpr std::string_view kReplacedPrefix = ".old-";
 inline constexpr const char* kManifestName = "manifest.json";
 std::string shard_name(int rank, int ranks);  // "state-00000-of-00001.safetensors"
 bool is_shard_name(std::string_view name);
+// Returns whether the folder holds a manifest and a shard, as that of a checkpoint does.
+bool holds_checkpoint(const std::string& folder);
 std::string part_name(int rank);         // "part-1.json"
 std::string failed_part_name(int rank);  // "part-1.failed": why a rank has no part
 
@@ -115,6 +117,11 @@ bool names_best(const std::string& path);
 // workdir or a ckpt/ folder stand for its best checkpoint. Any other path is returned as it is. If
 // there is no such best checkpoint, throws Error(Exit::usage) that lists those that exist.
 std::string checkpoint_path(const std::string& path);
+
+// If `path` does not exist and ends with ":ema" after a checkpoint, as in "W:best:ema", returns
+// that checkpoint, "W:best", otherwise "". Such a path names averaged weights, not a checkpoint.
+// Throws like checkpoint_path().
+std::string checkpoint_of_averages(const std::string& path);
 
 class Workdir {
  public:

@@ -244,6 +244,7 @@ StepResult TrainStep::compute(Batch batch, bool measure) {
 
 // Updates the weights and everything that depends on them, and completes `result`.
 void TrainStep::update(StepResult& result) {
+  const UpdateCalls calls;
   const StepScalars scalars{.lr = config_.groups.lr,
                             .clip_norm = static_cast<float>(config_.clip_norm),
                             .grad_squares = result.grad_squares,
