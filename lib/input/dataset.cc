@@ -9,6 +9,7 @@
 #include <array>
 #include <set>
 
+#include "lib/input/rare_classes.h"
 #include "lib/input/shuffle.h"
 #include "lib/input/split.h"
 #include "lib/util/rng.h"
@@ -328,6 +329,12 @@ std::map<int64_t, int64_t> Dataset::label_counts() const {
 
 std::set<int64_t> Dataset::labels_of_splits() const {
   std::set<int64_t> all;
+  for (const auto& [label, count] : split_counts()) all.insert(all.end(), label);
+  return all;
+}
+
+std::map<int64_t, int64_t> Dataset::split_counts() const {
+  std::map<int64_t, int64_t> all;
   for (const Piece& piece : pieces_) {
     const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
     if (!labels.defined()) return {};
@@ -335,7 +342,7 @@ std::set<int64_t> Dataset::labels_of_splits() const {
     for (int64_t i = 0; i < piece.split_size; ++i) {
       if (values[i] == Source::kNoLabel) continue;
       const int64_t label = classes_(values[i]);
-      if (label != ClassMap::kUnknown || classes_.keeps_all()) all.insert(label);
+      if (label != ClassMap::kUnknown || classes_.keeps_all()) ++all[label];
     }
   }
   return all;
@@ -395,19 +402,40 @@ bool Dataset::divided_by_numbers() const {
          });
 }
 
-std::string Dataset::missing_classes() const {
-  const bool sliced = std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
-    return piece.size() != piece.split_size;
-  });
-  if (!sliced && kept_.empty()) return "";
-  const std::set<int64_t> expected = labels_of_splits();
-  std::set<int64_t> present, lost;
-  for_each_label([&](int64_t, int64_t label) { present.insert(number_of(label)); });
-  std::set_difference(expected.begin(), expected.end(), present.begin(), present.end(),
-                      std::inserter(lost, lost.begin()));
+std::set<int64_t> Dataset::lost_labels(const std::map<int64_t, int64_t>& splits) const {
+  std::set<int64_t> lost;
+  for (const auto& [label, count] : splits) lost.insert(lost.end(), label);
+  for_each_label([&](int64_t, int64_t label) { lost.erase(number_of(label)); });
+  return lost;
+}
+
+std::string Dataset::missing_text(const std::set<int64_t>& lost, size_t all) const {
   if (lost.empty()) return "";
   return fmt::format("split '{}' has no example of {} of the {} classes: {}", split_, lost.size(),
-                     expected.size(), short_list(names_of(lost, class_names_), /*counted=*/false));
+                     all, short_list(names_of(lost, class_names_), /*counted=*/false));
+}
+
+bool Dataset::is_whole() const {
+  return kept_.empty() && std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
+           return piece.size() == piece.split_size;
+         });
+}
+
+std::string Dataset::missing_classes() const {
+  if (is_whole()) return "";
+  const std::map<int64_t, int64_t> splits = split_counts();
+  return missing_text(lost_labels(splits), splits.size());
+}
+
+std::string Dataset::classes_missing_without_chance() const {
+  if (is_whole()) return "";
+  const std::map<int64_t, int64_t> splits = split_counts();
+  const std::set<int64_t> lost = lost_labels(splits);
+  if (lost.empty()) return "";
+  double all = 0;
+  for (const auto& [label, count] : splits) all += static_cast<double>(count);
+  if (lost_by_chance(splits, lost, std::min(1.0, static_cast<double>(size_) / all))) return "";
+  return missing_text(lost, splits.size());
 }
 
 }  // namespace bv

@@ -84,6 +84,9 @@ class Dataset {
   // Returns a one-line warning if a class of the splits has no example in the slices. Empty if all
   // classes are present, or if the source does not know its labels.
   std::string missing_classes() const;
+  // The same for data that a run does not learn from. Also empty if the classes are so rare that a
+  // random choice of as many examples may lack them, too.
+  std::string classes_missing_without_chance() const;
   // Returns whether a slice is cut from its split in the order of the rows. Folds and slices of
   // data sorted by class are not.
   bool sliced_in_order() const;
@@ -115,6 +118,14 @@ class Dataset {
   // Calls each(index, label) for every example of the data set, with the source's label, which may
   // be Source::kNoLabel. Returns false, without a call, if the source does not know its labels.
   bool for_each_label(const std::function<void(int64_t, int64_t)>& each) const;
+  // Returns whether the data set is all examples of its splits.
+  bool is_whole() const;
+  // Returns how many examples of the splits have each label, in the run's numbers, whether they are
+  // in the slices or not. Empty if the source does not know its labels.
+  std::map<int64_t, int64_t> split_counts() const;
+  // Returns the labels of the splits that no example of the data set has. `splits`: split_counts().
+  std::set<int64_t> lost_labels(const std::map<int64_t, int64_t>& splits) const;
+  std::string missing_text(const std::set<int64_t>& lost, size_t all) const;
   // Returns the run's number of the source's label; Source::kNoLabel stays.
   int64_t number_of(int64_t label) const;
   void renumber(Example& example) const;

@@ -7,6 +7,7 @@
 #include "lib/input/loader/compute_example.h"
 #include "lib/input/shuffle.h"
 #include "lib/util/rng.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -21,6 +22,41 @@ constexpr int64_t kSmallestBlock = 64;
 constexpr int64_t kMostUnnamed = 1'000'000;
 
 uint64_t seed_of(uint64_t seed, std::string_view what) { return seed ^ hash64(what); }
+
+// Returns why the classes of a data set without known labels cannot be counted, judging by its
+// first example: "'auto' counts classes, but ..."; "" if nothing is wrong with that one.
+std::string uncountable(const Dataset& data) {
+  const std::string file = data.labels_file(0);
+  const std::string of = file.empty() ? "the training data" : file;
+  Example example;
+  try {
+    example = data.read_values(0);
+  } catch (const Error&) {
+    return "";  // the loader reports it
+  }
+  const auto label = example.find("label");
+  if (label == example.end()) {
+    return fmt::format(
+        "'auto' counts the classes in the feature 'label', but {} has none{}; give a number", of,
+        file.ends_with(".npz") ? " (an array of strings is left out)" : "");
+  }
+  const at::Tensor& value = label->second;
+  if (at::isFloatingType(value.scalar_type())) {
+    return fmt::format(
+        "'auto' counts classes, but the labels of {} have a decimal point, as regression targets "
+        "do: for classes write 0 and not 0.0; for targets use task: regress and give their number",
+        of);
+  }
+  if (value.dim() == 1 && value.scalar_type() == at::kByte) {
+    return fmt::format(
+        "'auto' counts class numbers, but the labels of {} are strings; give a number", of);
+  }
+  if (value.dim() > 0) {
+    return fmt::format("'auto' counts classes, but a label of {} has the shape {}; give a number",
+                       of, shape_text(value.sizes()));
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -154,10 +190,16 @@ std::set<int64_t> labels_of_splits(const std::vector<std::shared_ptr<const Datas
 }
 
 int64_t count_classes(const Config& config, const std::vector<std::string>& names,
-                      const std::set<int64_t>& labels) {
+                      const std::set<int64_t>& labels,
+                      const std::vector<std::shared_ptr<const Dataset>>& data) {
   if (!names.empty()) return std::ssize(names);
   const int64_t count = labels.empty() ? 0 : *labels.rbegin() + 1;
   if (count < 1 || count > kMostUnnamed) {
+    for (const auto& each : data) {
+      if (!labels.empty() || config.is_text("task", "regress")) break;
+      if (!each->labels_of_splits().empty()) continue;
+      if (const std::string why = uncountable(*each); !why.empty()) config.fail("num_classes", why);
+    }
     config.fail("num_classes",
                 "'auto' needs training data that names its classes, or whose labels are known "
                 "before its examples are read; give a number");

@@ -112,8 +112,10 @@ std::set<int64_t> labels_of_splits(const std::vector<std::shared_ptr<const Datas
 // Returns the number of classes for `num_classes: auto`: the number of class names of the training
 // data or, if `names` is empty, the largest label plus 1. `labels`: those of labels_of_splits().
 // Throws Error(Exit::usage) at the key `num_classes` if both are empty, or if there are no names
-// and a label is too large for a class number.
+// and a label is too large for a class number. The message says why the labels of `data` are not
+// known.
 int64_t count_classes(const Config& config, const std::vector<std::string>& names,
-                      const std::set<int64_t>& labels);
+                      const std::set<int64_t>& labels,
+                      const std::vector<std::shared_ptr<const Dataset>>& data);
 
 }  // namespace bv

@@ -74,7 +74,9 @@ void Recipe::count_classes() {
                   "'auto' counts the classes of the data, which --synthetic does not read; give a "
                   "number, e.g. --set num_classes=10");
     }
-    num_classes = bv::count_classes(config, classes_.names, labels);
+    std::vector<std::shared_ptr<const Dataset>> all;
+    for (const TrainingData::Part& part : data->parts()) all.push_back(part.data);
+    num_classes = bv::count_classes(config, classes_.names, labels, all);
     data_env_.source.num_classes = num_classes;
     config.replace("num_classes", num_classes);
     config_counts_classes_ = true;

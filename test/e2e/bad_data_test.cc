@@ -56,7 +56,8 @@ TEST_CASE("labels out of range in an npz file, in the first row or the last") {
         "c.yaml:13:7: error: input.pp: train row 99: onehot: 'label' is 4000000000, must be within "
         "0 .. 9 (in d.npz)\n");
   CHECK(bad.line_for({{"image", image}, {"label", labels(100).to(at::kFloat)}}) ==
-        "c.yaml:13:81: error: onehot: 'label' must be integers, is float32\n");
+        "c.yaml:13:81: error: onehot: 'label' must be integers, is float32: labels with a decimal "
+        "point are regression targets, classes are integers such as 0\n");
   CHECK(bad.line_for({{"image", image}, {"label", with(labels(100).to(at::kFloat), 5, NAN)}}) ==
         "d.npz: error: array 'label' is nan in row 5\n");
   CHECK(bad.line_for({{"image", image}, {"label", labels(100).to(at::kBool)}}) ==

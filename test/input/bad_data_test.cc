@@ -3,26 +3,26 @@
 #include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <set>
 
 #include "lib/config/load_config.h"
 #include "lib/input/image/decode.h"
 #include "lib/input/prepare_data.h"
 #include "test/support/bad_data/all.h"
+#include "test/support/clock.h"
 #include "test/support/config.h"
 #include "test/support/limits.h"
 
 namespace bv::test {
 namespace {
 
-constexpr rlim_t kMostMemory = rlim_t{1} << 30;  // bytes beyond current use
-constexpr double kMostSeconds = kSanitized ? 20 : 2;
+constexpr rlim_t kMostMemory = rlim_t{1} << 30;       // bytes beyond current use
+constexpr double kMostSeconds = kSanitized ? 20 : 2;  // of CPU time
 
 struct Outcome {
   Exit code = Exit::ok;
-  std::string text;  // without the folder
-  double seconds = 0;
+  std::string text;    // without the folder
+  double seconds = 0;  // of CPU time
 };
 
 // Reads all examples of the data set and decodes their images, as the op `decode` does.
@@ -42,7 +42,7 @@ void read_all(const Dataset& data) {
 }
 
 Outcome outcome_of(const BadData& bad, const std::string& folder) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   Outcome outcome;
   try {
     const auto open = from_yaml(bad_data_section(bad, folder), [](const Config& config) {
@@ -54,7 +54,7 @@ Outcome outcome_of(const BadData& bad, const std::string& folder) {
   } catch (const std::exception& other) {
     outcome = {Exit::internal, other.what()};
   }
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  outcome.seconds = cpu_seconds() - start;
   return outcome;
 }
 

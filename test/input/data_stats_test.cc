@@ -8,6 +8,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -247,10 +248,22 @@ TEST_CASE("classes are counted only if every data set of a mixture knows its lab
   };
   CHECK(count(known, known) == 5);
   for (const auto& [a, b] : {std::pair(known, unknown), std::pair(unknown, known)}) {
-    CHECK(error_of([&] { count(a, b); }) ==
-          "x.yaml:1:14: error: num_classes: 'auto' needs training data that names its classes, or "
-          "whose labels are known before its examples are read; give a number");
+    CHECK(
+        error_of([&] { count(a, b); }) ==
+        "x.yaml:1:14: error: num_classes: 'auto' counts the classes in the feature 'label', but " +
+            dir / "unknown.jsonl" + " has none; give a number");
   }
+  const std::string real =
+      dir.write("real.csv", "image,label\nimages/a.jpg,0.0\nimages/b.jpg,1.0\n");
+  CHECK(error_of([&] { count(known, "name: csv, fname: " + real); }) ==
+        "x.yaml:1:14: error: num_classes: 'auto' counts classes, but the labels of " + real +
+            " have a decimal point, as regression targets do: for classes write 0 and not 0.0; for "
+            "targets use task: regress and give their number");
+  write_npz(dir / "t.npz", {{"image", at::zeros({2, 4, 4, 3}, at::kByte)}},
+            {{"label", std::vector<std::string>(2, "cat")}});
+  CHECK(error_of([&] { count(known, "name: npz, fname: " + dir / "t.npz"); }) ==
+        "x.yaml:1:14: error: num_classes: 'auto' counts the classes in the feature 'label', but " +
+            dir / "t.npz" + " has none (an array of strings is left out); give a number");
 }
 
 TEST_CASE("counting classes reads no file twice, and no file that cannot change the classes") {

@@ -87,6 +87,16 @@ TEST_CASE("splits are the files that exist", "[idx]") {
   CHECK(named->read(2).at("image").item<int64_t>() == 'c');
 }
 
+TEST_CASE("IDX files may have a dot in their names, as on Kaggle", "[idx]") {
+  const TempFolder temp;
+  temp.write("train-images-idx3-ubyte/notes.txt", "");  // a folder of the usual name
+  temp.write("train-images.idx3-ubyte", idx_file({2, 1, 1}, "ab"));
+  const std::string labels = temp.write("train-labels.idx1-ubyte", idx_file({2}, "\1\2"));
+  const auto data = open_data("{name: idx, data_dir: " + temp.path() + "}");
+  CHECK(data->size() == 2);
+  CHECK(data->source().labels_file(0) == labels);
+}
+
 TEST_CASE("broken IDX files", "[idx]") {
   const TempFolder temp;
   const std::string good = idx_file({2, 1, 3}, "abcdef");

@@ -446,6 +446,31 @@ TEST_CASE("what a folder holds besides its images is counted", "[image_folder]")
   CHECK(notes("train", "decode") == with_turned("decode"));
 }
 
+TEST_CASE("a link to a class folder that leads nowhere is noted", "[image_folder]") {
+  const CachedImageFolder folder;
+  folder.write("train/cat/1.jpg", flat_jpeg(100));
+  folder.write("train/dog/1.jpg", flat_jpeg(100));
+  const auto notes = [&] {
+    return data_notes(*folder.open_data("split: train"), Pipeline("decode", Place{"t.yaml"}));
+  };
+  std::filesystem::create_directory_symlink(folder / "train/cat", folder / "train/lion");
+  CHECK(notes().empty());
+  std::filesystem::create_directory_symlink("/nonexistent/fox", folder / "train/fox");
+  CHECK(notes() ==
+        Names{"train: the link " + (folder / "train/fox") + " leads nowhere and was ignored"});
+  std::filesystem::create_directory_symlink("/nonexistent/bee", folder / "train/bee");
+  CHECK(notes() == Names{"train: 2 links that lead nowhere, such as " + (folder / "train/bee") +
+                         ", were ignored"});
+}
+
+TEST_CASE("images that are one folder too deep are mentioned", "[image_folder]") {
+  const CachedImageFolder folder;
+  folder.write("train/n01/images/1.jpg", flat_jpeg(100));
+  CHECK(folder.problem() == (folder / "train/n01") +
+                                ": error: class 'n01' has no images, but 1 folder: images must be "
+                                "directly in the class folder");
+}
+
 TEST_CASE("a list of many file types is cut short", "[image_folder]") {
   FileNotes notes;
   for (int i = 0; i < 9; ++i) notes.other_types[fmt::format(".{}", i)] = 10 - i;

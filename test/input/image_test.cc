@@ -114,7 +114,7 @@ TEST_CASE("a colour JPEG decoded to grey is its luma; a grey one decoded to colo
   CHECK(replicated.equal(decode_jpeg(bytes_of(flat), 1, true).expand({9, 13, 3})));
 }
 
-TEST_CASE("CMYK JPEGs are converted as TensorFlow does", "[image]") {
+TEST_CASE("CMYK JPEGs are converted as TensorFlow does, and precisely as PIL does", "[image]") {
   // libjpeg writes a flat CMYK picture with the Adobe marker. The inks are inverted, so that
   // red = k * c / 255.
   jpeg_compress_struct info;
@@ -144,7 +144,19 @@ TEST_CASE("CMYK JPEGs are converted as TensorFlow does", "[image]") {
   CHECK(decode_jpeg({data, size}, 1, true)[0][0].item<int64_t>() == 62);  // 0.299, 0.587, 0.114
   CHECK(decode_jpeg_crop({data, size}, {2, 3, 4, 5}, 3, true)
             .equal(rgb.slice(0, 2, 6).slice(1, 3, 8)));
+  // Without the marker, whose segment has 16 bytes, PIL takes the inks as inverted all the same.
+  std::string file(reinterpret_cast<const char*>(data), size);
   std::free(data);
+  const size_t marker = file.find("\xFF\xEE");
+  REQUIRE(marker != std::string::npos);
+  REQUIRE(file.substr(marker + 4, 5) == "Adobe");
+  file.erase(marker, 16);
+  CHECK(decode_jpeg(bytes_of(file), 3, true).equal(rgb));
+  const at::Tensor plain = decode_jpeg(bytes_of(file), 3, false)[3][5];
+  CHECK((plain.to(at::kInt) - at::tensor({55 * 127 / 255, 155 * 127 / 255, 205 * 127 / 255}))
+            .abs()
+            .max()
+            .item<int64_t>() <= 2);
 }
 
 TEST_CASE("a decoded window is a crop of the decoded image", "[image]") {

@@ -323,4 +323,25 @@ TEST_CASE("npz: arrays under a prefix become features", "[source]") {
             "train/image, train/label, train/weights, val/image, val/label");
 }
 
+TEST_CASE("npz: class numbers in a column are one class for each example", "[source]") {
+  const TempFolder temp;
+  const at::Tensor image = at::zeros({6, 2, 2, 1}, at::kByte);
+  const at::Tensor classes = at::tensor({0, 0, 1, 1, 2, 2}, at::kByte).view({6, 1});
+  const std::string section = "{name: npz, fname: " + (temp / "a.npz");
+  write_npz(temp / "a.npz", {{"image", image}, {"label", classes}, {"other", classes}});
+  const auto data = open_data(section + "}");
+  CHECK(data->labels() == std::vector<int64_t>{0, 0, 1, 1, 2, 2});
+  CHECK(data->source().sorted_by_class(0));
+  const Example last = data->read(5);
+  CHECK(last.at("label").dim() == 0);
+  CHECK(last.at("label").scalar_type() == at::kLong);
+  CHECK(last.at("label").item<int64_t>() == 2);
+  CHECK(last.at("other").sizes() == at::IntArrayRef({1}));
+  // Targets keep their shape.
+  write_npz(temp / "b.npz", {{"image", image}, {"label", classes.to(at::kFloat)}});
+  const auto targets = open_data("{name: npz, fname: " + (temp / "b.npz") + "}");
+  CHECK(targets->labels().empty());
+  CHECK(targets->read(5).at("label").sizes() == at::IntArrayRef({1}));
+}
+
 }  // namespace bv::test

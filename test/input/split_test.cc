@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lib/input/dataset.h"
+#include "lib/input/rare_classes.h"
 #include "lib/util/file.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
@@ -263,6 +264,25 @@ TEST_CASE("a slice that lost classes warns", "[split]") {
   const auto many = std::make_shared<Sorted>(20, 10, false);
   CHECK(Dataset(many, "train[:30]", kPlace).missing_classes() ==
         "split 'train[:30]' has no example of 17 of the 20 classes: 3, 4, 5, 6, 7, 8, 9, 10, ...");
+}
+
+TEST_CASE("data to evaluate on may lack rare classes", "[split]") {
+  const auto lost = [](int64_t classes, int64_t each, const std::string& split) {
+    const auto in_order = std::make_shared<Sorted>(classes, each, false);
+    return Dataset(in_order, split, kPlace).classes_missing_without_chance();
+  };
+  CHECK(lost(3, 10, "train") == "");
+  CHECK(lost(3, 10, "train[:21]") == "");
+  CHECK(lost(3, 20, "train[80%:]") ==
+        "split 'train[80%:]' has no example of 2 of the 3 classes: ant, bee");
+  CHECK(lost(20, 10, "train[:30]") != "");
+  // Of single examples, any choice leaves some out.
+  CHECK(lost(20, 1, "train[:30%]") == "");
+  // A class of two examples is missing from about every second choice of 30%: 0.7^2 = 0.49.
+  CHECK(lost_by_chance({{0, 2}, {1, 2}, {2, 50}}, {1}, 0.3));
+  CHECK_FALSE(lost_by_chance({{0, 2}, {1, 2}, {2, 50}}, {2}, 0.3));
+  CHECK_FALSE(lost_by_chance({{0, 2}, {1, 2}, {2, 50}}, {0, 1, 2}, 0.3));
+  CHECK_FALSE(lost_by_chance({{0, 50}, {1, 50}}, {1}, 1));
 }
 
 }  // namespace bv::test

@@ -64,6 +64,25 @@ TEST_CASE("an evaluator with random ops gives a warning that names them") {
               "resize_small and central_crop instead of a random crop"});
 }
 
+TEST_CASE("a random crop of images of its size gives a warning") {
+  const auto lines = [](const std::string& pp) {
+    return warnings_of(kDigits, pp + "|value_range(-1, 1)");
+  };
+  CHECK(lines("random_crop(8)") ==
+        Lines{"x.yaml:7:7: warning: input.pp: random_crop has no effect on the first 16 images, "
+              "which have its size: put pad_to_shape or a resize to a larger size before it"});
+  CHECK(lines("random_crop([8, 7])") == Lines{});
+  CHECK(lines("pad_to_shape([10, 10, 1], where=\"both\")|random_crop(8)") == Lines{});
+  // One larger image is enough.
+  const TempFolder dir;
+  for (int i = 0; i < 6; ++i) {
+    const at::Tensor image = at::full({i == 3 ? 10 : 8, 8, 3}, 40 * i, at::kByte);
+    dir.write(fmt::format("photos/{}/{}.png", i % 2 == 0 ? "a" : "b", i), png_of(image));
+  }
+  const std::string folder = "{name: image_folder, data_dir: " + dir / "photos" + "}";
+  CHECK(warnings_of(folder, "decode|random_crop(8)|value_range(-1, 1)") == Lines{});
+}
+
 TEST_CASE("a pattern of sharding_strategy that matches nothing gives a warning") {
   CHECK(
       warnings_of(config_text(kDigits, "value_range(-1, 1)") +
@@ -293,6 +312,31 @@ TEST_CASE("another spelling of a path does not change which data set it is") {
     REQUIRE(lines.size() == 1);
     CHECK(contains(lines[0], "evals.val.data.split: 2 of the 2 examples"));
   }
+}
+
+TEST_CASE("an evaluator's slice without examples of a frequent class gives a warning") {
+  const TempFolder dir;
+  const auto lines = [&](const at::Tensor& labels, const std::string& train,
+                         const std::string& val) {
+    const int64_t n = labels.size(0);
+    const at::Tensor image = at::linspace(0, 255, 192).to(at::kByte).view({1, 8, 8, 3});
+    write_npz(dir / "t.npz", {{"image", image.repeat({n, 1, 1, 1})}, {"label", labels}});
+    const std::string data = "{name: npz, fname: " + dir / "t.npz" + ", split: '";
+    return warnings_of(data + train + "'}", "value_range(-1, 1)", data + val + "'}",
+                       "value_range(-1, 1)");
+  };
+  // A row at the end keeps the data from being sorted by class, so slices are cut in file order.
+  const at::Tensor sorted = at::arange(3).repeat_interleave(20);
+  const at::Tensor almost = at::cat({sorted, at::zeros({1}, at::kLong)});
+  const Lines found = lines(almost, "train[:80%]", "train[80%:]");
+  REQUIRE(found.size() == 1);
+  CHECK(contains(found[0],
+                 "warning: evals.val.data: split 'train[80%:]' has no example of 1 of the "
+                 "3 classes: 1"));
+  CHECK(lines(sorted, "train[:80%]", "train[80%:]") == Lines{});
+  // One row of 61 is likely to be in the larger slice.
+  const at::Tensor rare = at::cat({at::full({1}, 2, at::kLong), at::arange(60).remainder(2)});
+  CHECK(lines(rare, "train[:80%]", "train[80%:]") == Lines{});
 }
 
 TEST_CASE("labels of a csv file that look like several labels or like numbers give a warning") {

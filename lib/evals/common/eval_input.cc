@@ -70,7 +70,7 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
     // The function below keeps `data` for the warnings, which are recorded when the data is opened.
     const auto quarantine = env.synthetic ? nullptr : options.quarantine;
     open_ = [data, pp = pp_, quarantine, name = name_, synthetic = env.synthetic,
-             threads = std::max(options.threads, 1),
+             numbers = env.labels_are_numbers, threads = std::max(options.threads, 1),
              open = prepare_data(data, own)](const auto& classes) {
       auto opened = open(classes);
       if (quarantine) opened = quarantine->leave_out(opened, name, threads);
@@ -82,6 +82,10 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
           data.warn({}, line);
       }
       if (synthetic) return opened;
+      if (!numbers && have_classes && pp->uses_data_labels()) {
+        if (const std::string line = opened->classes_missing_without_chance(); !line.empty())
+          data.warn({}, line);
+      }
       for (const std::string& line : sampled_notes(*opened, *pp)) data.warn({}, line);
       return opened;
     };

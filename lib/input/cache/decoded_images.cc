@@ -26,7 +26,7 @@ namespace {
 const char* const kMemoryFolder = "/dev/shm";
 constexpr std::string_view kCachePrefix = "bvtrain-images-";
 // A version number. Increase it when the same file is decoded or resized to different pixels.
-constexpr int kPixels = 1;
+constexpr int kPixels = 2;
 
 // Returns a string that is equal for processes with the same /dev/shm, and for no others.
 std::string memory_place() {

@@ -203,7 +203,7 @@ void DataOpener::learn_classes() {
   if (opened.empty() || !config_.is_text("num_classes", kAuto)) return;
   const std::set<int64_t> labels =
       classes_->names.empty() ? labels_of_splits(opened) : std::set<int64_t>();
-  env_.num_classes = count_classes(config_, classes_->names, labels);
+  env_.num_classes = count_classes(config_, classes_->names, labels, opened);
   config_.get<std::string>("num_classes");  // the word
   config_.replace("num_classes", env_.num_classes);
 }

@@ -164,7 +164,8 @@ bool JpegDecoder::decode(const JpegOutput& output, uint8_t* pixels) {
 }
 
 // Copies the window's columns of row_ to `target`. CMYK is converted to RGB as in TensorFlow's
-// decoder; files with an Adobe marker contain inverted inks.
+// decoder: files with an Adobe marker contain inverted inks. PIL takes all CMYK files as inverted,
+// and so does a precise decoder, which is for weights that were trained with PIL.
 void JpegDecoder::copy_row(const JpegOutput& output, uint8_t* target) const {
   const JDIMENSION columns = output.height == 0 ? info_.output_width : output.width;
   const uint8_t* source = *row_ + (output.x - first_column_) * info_.output_components;
@@ -172,7 +173,7 @@ void JpegDecoder::copy_row(const JpegOutput& output, uint8_t* target) const {
     std::memcpy(target, source, static_cast<size_t>(columns) * info_.output_components);
     return;
   }
-  const bool inverted = info_.saw_Adobe_marker;
+  const bool inverted = output.precise || info_.saw_Adobe_marker;
   for (JDIMENSION i = 0; i < columns; ++i, source += 4) {
     const int k = inverted ? source[3] : 255 - source[3];
     int rgb[3];

@@ -51,7 +51,11 @@ class Onehot : public TensorOp {
 
   at::Tensor map(const at::Tensor& x, bool batched, std::span<Rng>) const override {
     if (!c10::isIntegralType(x.scalar_type(), false)) {
-      throw misuse(fmt::format("must be integers, is {}", dtype_name(x.scalar_type())));
+      const bool targets = keys_.in == "label" && at::isFloatingType(x.scalar_type());
+      throw misuse(fmt::format("must be integers, is {}{}", dtype_name(x.scalar_type()),
+                               targets ? ": labels with a decimal point are regression targets, "
+                                         "classes are integers such as 0"
+                                       : ""));
     }
     const int64_t rank = x.dim() - (batched ? 1 : 0);
     if (rank == 1 && x.scalar_type() == at::kByte) {

@@ -20,7 +20,8 @@ const KeyTable idx_keys(
     {{"data_dir", "string", "none",
       "Folder on a local or mounted disk with the files train-images-idx3-ubyte and "
       "train-labels-idx1-ubyte for the split train, and the same with t10k- or test- for the split "
-      "test. Each may end in .gz.",
+      "test. Each may end in .gz, and may have a dot in place of the second hyphen: "
+      "train-images.idx3-ubyte.",
       "data/mnist"},
      {"images", "string", "none",
       "File with the images, if the files have other names. It requires `labels`; the only split "
@@ -34,15 +35,20 @@ const KeyTable idx_keys(
       "run match their classes by name. A label without a name is an error.",
       "[zero, one, two]"}});
 
-// Returns the file of a split in `dir`, or "" if there is none.
+// Returns the file of a split in `dir`, or "" if there is none. `rest`: "images-idx3-ubyte".
 std::string find_idx(const std::string& dir, const std::string& split, const std::string& rest) {
+  std::string dotted = rest;  // as in MNIST on Kaggle: images.idx3-ubyte
+  dotted[dotted.find('-')] = '.';
   const std::vector<std::string> prefixes = split == "test"
                                                 ? std::vector<std::string>{"t10k-", "test-"}
                                                 : std::vector<std::string>{"train-"};
   for (const std::string& prefix : prefixes) {
-    for (const char* suffix : {"", ".gz"}) {
-      std::string file = dir + "/" + prefix + rest + suffix;
-      if (file_exists(file)) return file;
+    for (const std::string& name : {rest, dotted}) {
+      for (const char* suffix : {"", ".gz"}) {
+        std::string file = dir + "/" + prefix + name + suffix;
+        // Kaggle's archive also has folders of these names.
+        if (file_exists(file) && !folder_exists(file)) return file;
+      }
     }
   }
   return "";

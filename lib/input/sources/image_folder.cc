@@ -22,6 +22,8 @@
 #include "lib/input/sources/common/file_bytes.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/folder_labels.h"
+#include "lib/input/sources/common/folder_notes.h"
+#include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
@@ -135,9 +137,13 @@ class ImageFolder : public Source {
     FileNotes notes = index(split).notes();
     const std::string folder = folder_of(layout().splits.at(split));
     notes.loose_images = count_images(folder);
-    note_unused_list(folder, notes);
-    note_hidden_folders(folder, notes);
-    if (folder != dir_.path) note_unused_list(dir_.path, notes);
+    note_unused_list(folder, notes.remarks);
+    note_hidden_folders(folder, notes.remarks);
+    note_dead_links(folder, notes.remarks);
+    if (folder != dir_.path) {
+      note_unused_list(dir_.path, notes.remarks);
+      note_dead_links(dir_.path, notes.remarks);
+    }
     if (const std::string& remark = layout().labels.remark(); !remark.empty())
       notes.remarks.push_back(fmt::format("{}: {}", dir_.path, remark));
     if (is_named(layout().splits.at(split).name, kTrainingNames) || !layout().has_training())
@@ -219,37 +225,6 @@ class ImageFolder : public Source {
       throw Error(Exit::usage, label_keys_.label_place,
                   fmt::format("label: number, but the folder '{0}' is hidden; call it '0{0}'",
                               printable(name)));
-    });
-  }
-
-  // Adds a note if `folder` contains metadata.csv or metadata.jsonl. Hugging Face's image folders
-  // store labels in these files, but this source does not read them.
-  static void note_unused_list(const std::string& folder, FileNotes& notes) {
-    for (const char* list : {"metadata.csv", "metadata.jsonl"}) {
-      std::error_code ignored;
-      if (!std::filesystem::is_regular_file(folder + "/" + list, ignored)) continue;
-      notes.remarks.push_back(
-          fmt::format("{}/{} is not read: the labels come from the folder names. The source {} "
-                      "reads such lists",
-                      folder, list, std::string_view(list).substr(9)));
-    }
-  }
-
-  // A hidden folder that contains images, unlike .git, may be a class that the user expects to be
-  // read.
-  static void note_hidden_folders(const std::string& folder, FileNotes& notes) {
-    for_each_entry(folder, [&](const FolderEntry& entry) {
-      const std::string path = folder + "/" + entry.name;
-      if (!entry.name.starts_with('.') || !entry.folder) return;
-      try {
-        if (count_images(path) == 0) return;
-      } catch (const Error&) {
-        return;  // it cannot be read
-      }
-      notes.remarks.push_back(
-          fmt::format("the images in {} were ignored, because the name of the folder begins "
-                      "with a dot",
-                      printable(path)));
     });
   }
 
@@ -346,6 +321,21 @@ bool are_splits(const std::vector<std::string>& names) {
   return splits.size() > 1 && !splits.contains("");
 }
 
+// Returns what to do if a split folder has a list of its images, as image folders of Hugging Face
+// (metadata.csv) and Roboflow (_classes.csv) have; "" if none has. Prefers the training images.
+std::string list_in_split(const std::string& folder, const std::vector<std::string>& names) {
+  std::string found;
+  for (const std::string& name : names) {
+    const std::string split = folder + "/" + name;
+    std::vector<std::string> lists = csv_files(split);
+    if (file_exists(split + "/metadata.csv")) lists.insert(lists.begin(), "metadata.csv");
+    if (lists.empty() || (!found.empty() && split_of_words(name) != kTrainingNames[0])) continue;
+    found = fmt::format("; if {} has the labels, use that folder: bvtrain init {}",
+                        printable(name + "/" + lists[0]), shell_word(split));
+  }
+  return found;
+}
+
 // Throws if the images are in split folders without class folders: "train" and "test" would be read
 // as classes. A single class among others may have such a name.
 void refuse_splits_without_classes(const std::string& folder, std::vector<std::string> names) {
@@ -357,16 +347,19 @@ void refuse_splits_without_classes(const std::string& folder, std::vector<std::s
   names.erase(middle, names.end());
   if (names.empty() || (names.size() == 1 && others)) return;
   const std::vector<std::string> lists = csv_files(folder);
+  std::string hint = list_in_split(folder, names);
+  if (hint.empty() && !lists.empty()) {
+    hint = fmt::format(
+        "; if {} has the classes, write a config with `name: csv` and its keys `path`, `label` and "
+        "`folder`",
+        join(lists, " or "));
+  }
   throw Error(
       Exit::usage, folder,
       fmt::format("has images directly in {}, without class folders: move the images of each class "
                   "into a separate folder, {}/<class>/*.jpg{}",
                   join(names, ", "), is_split_name(names[0]) ? names[0] : split_of_words(names[0]),
-                  lists.empty()
-                      ? ""
-                      : fmt::format("; if {} has the classes, write a config with `name: csv` and "
-                                    "its keys `path`, `label` and `folder`",
-                                    join(lists, " or "))));
+                  hint));
 }
 
 // Returns a note if CSV files in `folder` may hold labels.

@@ -2,7 +2,7 @@
 //
 // One split, which is called `train` and `all`. Examples have the arrays' dtypes, except that
 // one-dimensional integer arrays become int64, and floating-point arrays whose name begins with
-// "label" become float32 and must be finite.
+// "label" become float32 and must be finite. Class numbers in a column count as one-dimensional.
 #include "lib/ckpt/formats/npz.h"
 
 #include <c10/core/ScalarType.h>
@@ -30,8 +30,11 @@ const KeyTable npz_keys(
     "input.data: npz",
     {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of the "
      "array. For N images the file has the arrays `image` of shape (N, height, width, channels), "
-     "usually of uint8, and `label` of shape (N), of integers. The file may hold other arrays of "
-     "integers, floating-point numbers and booleans. The only split is called train, or all.",
+     "usually of uint8, and `label` of shape (N), of integers. Integers `label` of shape (N, 1) "
+     "are "
+     "read as (N). The file may hold other arrays of integers, floating-point numbers and "
+     "booleans. "
+     "The only split is called train, or all.",
      "name: npz\nfname: data/train.npz"},
     {{"fname", "string", "required",
       "The .npz file, on a local or mounted disk. All used arrays must have the same number of "
@@ -59,7 +62,9 @@ class Npz : public ArraySource {
  protected:
   Example load(size_t split) const override {
     Example arrays = read_npz(fname_, prefix_, NpzSize::plausible, [](const NpzEntry& array) {
-      return c10::elementSize(loaded_type(array.name, std::ssize(array.shape), array.dtype));
+      const bool column = is_class_column(array.name, array.shape, array.dtype);
+      return c10::elementSize(
+          loaded_type(array.name, column ? 1 : std::ssize(array.shape), array.dtype));
     });
     if (arrays.empty()) {
       std::vector<std::string> names;
@@ -89,6 +94,7 @@ class Npz : public ArraySource {
                     fmt::format("array '{}{}' has {} rows, but '{}{}' has {}", prefix_, first,
                                 first_array.size(0), prefix_, name, array.size(0)));
       }
+      if (is_class_column(name, array.sizes(), array.scalar_type())) array = array.squeeze(1);
       array = array.to(loaded_type(name, array.dim(), array.scalar_type()));
       if (name.starts_with(kLabels) && array.scalar_type() == at::kFloat)
         require_finite(array, prefix_ + name);
@@ -158,7 +164,9 @@ std::vector<NpzExamples> find_npz_examples(const std::string& file) {
     }
     const std::string prefix = image.name.substr(0, image.name.size() - 5);
     const bool labelled = std::any_of(entries.begin(), entries.end(), [&](const NpzEntry& label) {
-      return label.name == prefix + "label" && label.shape.size() == 1 &&
+      const bool one_each =
+          label.shape.size() == 1 || is_class_column("label", label.shape, label.dtype);
+      return label.name == prefix + "label" && one_each &&
              at::isIntegralType(label.dtype, /*includeBool=*/false);
     });
     if (labelled) found.push_back({file, prefix});

@@ -169,7 +169,8 @@ class Tfds : public Source {
 };
 
 std::optional<DetectedData> detect_tfds(const std::string& folder) {
-  if (!is_tfds_folder(folder)) return std::nullopt;
+  // Hugging Face's save_to_disk() writes a dataset_info.json, too.
+  if (!is_tfds_folder(folder) || file_exists(folder + "/state.json")) return std::nullopt;
   return DetectedData{"prepared TFDS data set", {{"data_dir", folder}}};
 }
 

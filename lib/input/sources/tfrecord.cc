@@ -12,6 +12,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/input/ops/common/text_tensor.h"
+#include "lib/input/skip_hint.h"
 #include "lib/input/source.h"
 #include "lib/input/sources/common/file_list.h"
 #include "lib/input/sources/common/records/record_options.h"
@@ -66,7 +67,7 @@ class TfRecord : public Source {
     const Opened& data = opened();
     const at::Tensor record = data.records->read(index);
     try {
-      return convert(record, data.features);
+      return convert(record, data.features, features_.empty());
     } catch (const Error& error) {
       throw Error(Exit::data, data.records->where(index), error.message());
     }
@@ -84,7 +85,8 @@ class TfRecord : public Source {
     return TfExample({record.const_data_ptr<uint8_t>(), static_cast<size_t>(record.numel())});
   }
 
-  static Example convert(const at::Tensor& record, const Features& features) {
+  // `all`: the config does not say which features to read.
+  static Example convert(const at::Tensor& record, const Features& features, bool all) {
     const TfExample parsed = parse(record);
     Example example;
     for (const auto& [name, key] : features) {
@@ -92,8 +94,9 @@ class TfRecord : public Source {
       if (!feature) {
         std::vector<std::string> known;
         for (const auto& [other, value] : parsed.features()) known.emplace_back(other);
-        throw Error::bare(Exit::data,
-                          fmt::format("no feature '{}'; there are: {}", key, join(known, ", ")));
+        throw Error::bare(
+            Exit::data, fmt::format("no feature '{}'; there are: {}{}", key, join(known, ", "),
+                                    all && key != "image" && key != "label" ? kLeaveOutHint : ""));
       }
       try {
         example[name] = tensor_of(*feature, record);

@@ -63,6 +63,14 @@ class TfrecordTable {
     add("a second record without a label",
         one_ + tfrecord(tf_example({{"image", bytes_feature(good_jpeg())}})),
         at + "no feature 'label'; there are: image", Exit::data);
+    const std::string captioned = tfrecord(tf_example({{"image", bytes_feature(good_jpeg())},
+                                                       {"label", label_feature(1)},
+                                                       {"text", bytes_feature("a cat")}}));
+    add("a second record without a text", captioned + one_,
+        fmt::format(" @ offset {}: error: no feature 'text'; there are: image, label; to leave it "
+                    "out, list the features to read in `features`",
+                    captioned.size()),
+        Exit::data);
     add("an image without its end",
         one_ + tfrecord(tf_example({{"image", bytes_feature(good_jpeg().substr(0, 400))},
                                     {"label", label_feature(1)}})),

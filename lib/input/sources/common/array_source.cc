@@ -68,4 +68,9 @@ at::Tensor ArraySource::labels(size_t split) const {
 
 bool ArraySource::sorted_by_class(size_t split) const { return in_order_of_classes(labels(split)); }
 
+bool is_class_column(std::string_view name, at::IntArrayRef shape, at::ScalarType type) {
+  return name == "label" && shape.size() == 2 && shape[1] == 1 &&
+         at::isIntegralType(type, /*includeBool=*/false);
+}
+
 }  // namespace bv

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string_view>
 
 #include "lib/input/source.h"
 
@@ -31,5 +32,9 @@ class ArraySource : public Source {
   mutable std::mutex mutex_;
   mutable std::map<size_t, Example> loaded_;  // guarded by mutex_; entries never change
 };
+
+// Returns whether the array `name` is class numbers in a column: integers `label` of shape (n, 1).
+// Keras and others store classes so. They are read as (n), one class for each example.
+bool is_class_column(std::string_view name, at::IntArrayRef shape, at::ScalarType type);
 
 }  // namespace bv

@@ -73,7 +73,13 @@ ClassFiles read_class(const std::string& path, const std::string& name) {
     }
   }
   if (found.files.empty()) {
-    found.problems.emplace_back(Exit::usage, path, fmt::format("class '{}' has no images", name));
+    const int64_t inner = found.notes.inner_folders;
+    found.problems.emplace_back(
+        Exit::usage, path,
+        fmt::format("class '{}' has no images{}", name,
+                    inner > 0 ? fmt::format(", but {}: images must be directly in the class folder",
+                                            counted(inner, "folder"))
+                              : ""));
   }
   return found;
 }

@@ -374,7 +374,9 @@ std::optional<size_t> SamplePlan::find(std::string_view extension) const {
 }
 
 SamplePlan make_plan(const ChosenFeatures& chosen, const std::string& file) {
-  return PlanMaker(file, chosen).make();
+  SamplePlan plan = PlanMaker(file, chosen).make();
+  plan.chosen = !chosen.empty();
+  return plan;
 }
 
 std::string chosen_problem(std::string_view member) {

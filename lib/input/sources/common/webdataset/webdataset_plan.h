@@ -88,6 +88,7 @@ struct SamplePlan {
   size_t stored = 0;
   std::vector<PlannedFeature> features;  // without the label
   std::optional<PlannedFeature> label;   // the number of a class, which is known from the index
+  bool chosen = false;                   // the config says which features there are
 
   // Returns the index of the member with this extension; nullopt if the plan does not need it.
   std::optional<size_t> find(std::string_view extension) const;

@@ -12,6 +12,7 @@
 
 #include "lib/ckpt/formats/npy.h"
 #include "lib/input/ops/common/text_tensor.h"
+#include "lib/input/skip_hint.h"
 #include "lib/util/error.h"
 #include "lib/util/json_kind.h"
 #include "lib/util/limits.h"
@@ -71,13 +72,15 @@ std::string_view text_in(const at::Tensor& content) {
 }
 
 // Returns the value of a feature in the parsed member `extension`.
-const json& value_in(const json& content, const PlannedFeature& feature,
-                     std::string_view extension) {
+const json& value_in(const json& content, const PlannedFeature& feature, std::string_view extension,
+                     bool may_be_left_out) {
+  const std::string_view hint = may_be_left_out ? kLeaveOutHint : "";
   const auto value = content.find(feature.json_key);
-  if (value == content.end()) fail_value("'{}' has no key '{}'", extension, feature.json_key);
+  if (value == content.end())
+    fail_value("'{}' has no key '{}'{}", extension, feature.json_key, hint);
   if (json_type(*value) == feature.json) return *value;
-  fail_value("'{}': '{}' is {}, but {} in the first sample", extension, feature.json_key,
-             json_type_text(*value), type_name(feature.json));
+  fail_value("'{}': '{}' is {}, but {} in the first sample{}", extension, feature.json_key,
+             json_type_text(*value), type_name(feature.json), hint);
 }
 
 at::Tensor whole_member(const PlannedMember& member, const at::Tensor& content) {
@@ -189,7 +192,7 @@ std::optional<ClassLabel> scan_json(const SamplePlan& plan, size_t member, std::
   for (size_t i = 0; i < plan.features.size(); ++i) {
     const PlannedFeature& feature = plan.features[i];
     if (feature.member != member || feature.json_key.empty()) continue;
-    const json& value = value_in(content, feature, extension);
+    const json& value = value_in(content, feature, extension, !plan.chosen);
     const bool fraction = has_fraction(value);
     try {
       json_tensor(value, fraction);
@@ -199,7 +202,7 @@ std::optional<ClassLabel> scan_json(const SamplePlan& plan, size_t member, std::
     fractional[i] |= static_cast<uint8_t>(fraction);
   }
   if (!plan.label || plan.label->member != member) return std::nullopt;
-  const json& value = value_in(content, *plan.label, extension);
+  const json& value = value_in(content, *plan.label, extension, /*may_be_left_out=*/false);
   return classes.label_of(value.is_string() ? value.get<std::string>() : value.dump(), similar);
 }
 
@@ -217,7 +220,7 @@ Example planned_features(const SamplePlan& plan, std::span<const at::Tensor> con
     }
     std::optional<json>& document = parsed[feature.member];
     if (!document) document = parse_json(member.extension, text_in(content));
-    const json& value = value_in(*document, feature, member.extension);
+    const json& value = value_in(*document, feature, member.extension, !plan.chosen);
     example[feature.name] = json_tensor(value, fractional[i] != 0);
   }
   return example;
