@@ -40,9 +40,9 @@ class OperatorRecorder {
   at::CallbackHandle handle_;
 };
 
-// Marks the calls of all threads while it lives as those of the update. They do not depend on the
-// number of examples. Their order may depend on the threads, and which calls there are on the
-// values of the gradients.
+// While it lives, the calls of all threads are marked as those of the update. These calls do not
+// depend on the number of examples. But their order may depend on the threads, and the values of
+// the gradients may decide which calls there are.
 class UpdateCalls {
  public:
   UpdateCalls();

@@ -33,7 +33,7 @@ struct LabelVectors {
 
 // Reads the labels of the examples that `split` selects, without their images. `keys`: with which
 // the source was opened, found.data.train or validation. Throws Error(Exit::usage) with a line for
-// each row that is broken, and at the first row with a number for a class that is not from 0 to 1.
+// each broken row. Also throws it at the first row in which a class has a value outside 0 to 1.
 LabelVectors read_vectors(const DataFindings& found, const DataKeys& keys,
                           const std::shared_ptr<const Source>& source, const std::string& split,
                           VectorStatistics statistics = VectorStatistics::all);

@@ -120,8 +120,8 @@ class Dataset {
   bool for_each_label(const std::function<void(int64_t, int64_t)>& each) const;
   // Returns whether the data set is all examples of its splits.
   bool is_whole() const;
-  // Returns how many examples of the splits have each label, in the run's numbers, whether they are
-  // in the slices or not. Empty if the source does not know its labels.
+  // Returns the number of examples of each label in the whole splits, not only in the slices. The
+  // labels are the run's. Empty if the source does not know its labels.
   std::map<int64_t, int64_t> split_counts() const;
   // Returns the labels of the splits that no example of the data set has. `splits`: split_counts().
   std::set<int64_t> lost_labels(const std::map<int64_t, int64_t>& splits) const;

@@ -33,7 +33,7 @@ std::string label_problem(const std::optional<ValueSpan>& span) {
 }  // namespace
 
 // Finds the value range of a few training images after preprocessing, and warns if it is unusual.
-// Does the same for the labels of classes. Warns of random crops that have no effect.
+// Also warns if labels of classes have an unusual range, and if a random crop has no effect.
 void Recipe::look_at_images() {
   if (data_env_.synthetic) return;
   std::vector<std::vector<ValueSpan>> parts(inputs_.size());  // the spans of the channels

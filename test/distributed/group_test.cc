@@ -52,7 +52,7 @@ bool lost_store(const std::vector<Finished>& ended) {
   });
 }
 
-// Runs a group until no rank has found the store lost. Returns how its ranks ended.
+// Runs a group, again if a rank reports that the store is lost. Returns how its ranks ended.
 std::vector<Finished> run_until_told(const std::function<std::vector<Worker>()>& start) {
   for (int trial = 1;; ++trial) {
     auto workers = start();

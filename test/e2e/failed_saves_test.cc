@@ -49,8 +49,8 @@ ckpt_steps: 50
 
 TEST_CASE("a checkpoint that cannot be written costs a warning, two in a row end the run") {
   const FailedSavesRun f;
-  // It sleeps at step 60, while this test blocks some of its saves. A start removes what blocks
-  // them, so this comes after it.
+  // The run sleeps at step 60. Meanwhile this test blocks some of its later saves. It cannot do so
+  // before the run starts, because a start removes what blocks them.
   Environment environment = kAtOnce;
   environment.emplace_back("BVTRAIN_SLEEP_AT", "step.rank0:60:4");
   Child child(f.args({"--set", "max_checkpoints_to_keep=1000"}), environment);

@@ -278,7 +278,7 @@ TEST_CASE("data to evaluate on may lack rare classes", "[split]") {
   CHECK(lost(20, 10, "train[:30]") != "");
   // Of single examples, any choice leaves some out.
   CHECK(lost(20, 1, "train[:30%]") == "");
-  // A class of two examples is missing from about every second choice of 30%: 0.7^2 = 0.49.
+  // A random 30% misses a class of two examples with a probability of 0.7^2 = 0.49.
   CHECK(lost_by_chance({{0, 2}, {1, 2}, {2, 50}}, {1}, 0.3));
   CHECK_FALSE(lost_by_chance({{0, 2}, {1, 2}, {2, 50}}, {2}, 0.3));
   CHECK_FALSE(lost_by_chance({{0, 2}, {1, 2}, {2, 50}}, {0, 1, 2}, 0.3));

@@ -325,7 +325,7 @@ TEST_CASE("an evaluator's slice without examples of a frequent class gives a war
     return warnings_of(data + train + "'}", "value_range(-1, 1)", data + val + "'}",
                        "value_range(-1, 1)");
   };
-  // A row at the end keeps the data from being sorted by class, so slices are cut in file order.
+  // Because of its last row, the data is not sorted by class. So slices are cut in file order.
   const at::Tensor sorted = at::arange(3).repeat_interleave(20);
   const at::Tensor almost = at::cat({sorted, at::zeros({1}, at::kLong)});
   const Lines found = lines(almost, "train[:80%]", "train[80%:]");

@@ -117,7 +117,8 @@ template <class Floats, class T>
 template <class Floats>
 [[gnu::always_inline]] inline void add_row(const Given&, int64_t, int64_t, float*) {}
 
-// y = the normalized rows of x. First writes the sums of `terms`, if they are a Sum, to x.
+// Writes the normalized rows of x to y. If `terms` is a Sum, x is an output too: its rows become
+// the sums before they are normalized.
 template <class T, class Terms>
 void layer_norm_forward_all(const RowChunks& rows, const Terms& terms, const at::Tensor& x,
                             const at::Tensor& scale, const at::Tensor& bias, double eps,
