@@ -55,6 +55,18 @@ struct Node {
 
 std::shared_ptr<Node> make_map(const Place& place);
 
+// A null counts as absent.
+inline bool absent(const std::shared_ptr<Node>& node) {
+  return node == nullptr || node->kind == Node::Kind::null;
+}
+
+// Returns where an entry without a value is written: the mark of an empty value may be in the next
+// line.
+inline const Place& place_of_empty(const NodeEntry& entry) {
+  const bool from_file = entry.value->place.line > 0;
+  return from_file ? entry.place : entry.value->place;
+}
+
 // ---- Values (value.cc)
 
 // Why a node cannot be converted to the requested type.

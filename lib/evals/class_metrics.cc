@@ -5,16 +5,16 @@
 // The outputs of all examples are gathered in data order, and rank 0 computes in float64, so the
 // results do not depend on the number of ranks.
 #include <ATen/ops/argmax.h>
-#include <ATen/ops/zeros.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/class_details.h"
+#include "lib/evals/common/class_metric.h"
 #include "lib/evals/common/collected.h"
 #include "lib/evals/common/labels.h"
 #include "lib/util/text.h"
@@ -70,118 +70,6 @@ const KeyTable class_metrics_keys(
     kEvalDataKeys, kEvalLoaderKeys);
 
 constexpr double kNotComputed = 0;
-
-enum class Figure {
-  accuracy,
-  balanced_accuracy,
-  top,
-  precision,
-  recall,
-  f1,
-  auroc,
-  average_precision,
-  log_loss,
-  brier
-};
-
-// One entry of `metrics`.
-struct ClassMetric {
-  std::string name;
-  Figure figure = Figure::accuracy;
-  Averaging averaging = Averaging::macro;
-  bool per_class = false;
-  int64_t k = 0;  // of `top<k>`
-};
-
-// Returns all metrics but top<k>.
-std::vector<ClassMetric> known_class_metrics() {
-  std::vector<ClassMetric> all = {{"accuracy", Figure::accuracy},
-                                  {"balanced_accuracy", Figure::balanced_accuracy}};
-  const auto add = [&](const std::string& name, Figure figure, bool micro) {
-    all.push_back({name + "_macro", figure, Averaging::macro});
-    if (micro) all.push_back({name + "_micro", figure, Averaging::micro});
-    all.push_back({name + "_weighted", figure, Averaging::weighted});
-    all.push_back({name + "_per_class", figure, Averaging::macro, /*per_class=*/true});
-  };
-  add("precision", Figure::precision, true);
-  add("recall", Figure::recall, true);
-  add("f1", Figure::f1, true);
-  add("auroc", Figure::auroc, false);
-  add("ap", Figure::average_precision, false);
-  for (ClassMetric& metric : all)
-    if (metric.name == "ap_macro") metric.name = "map";
-  all.push_back({"log_loss", Figure::log_loss});
-  all.push_back({"brier", Figure::brier});
-  return all;
-}
-
-// Returns the metric `name`; nullopt if there is none.
-std::optional<ClassMetric> find_class_metric(const std::string& name) {
-  for (const ClassMetric& metric : known_class_metrics())
-    if (metric.name == name) return metric;
-  if (!name.starts_with("top")) return std::nullopt;
-  ClassMetric top = {name, Figure::top};
-  const auto [end, error] = std::from_chars(name.data() + 3, name.data() + name.size(), top.k);
-  const bool number = error == std::errc() && end == name.data() + name.size() && name[3] != '0';
-  return number && top.k > 0 ? std::optional(top) : std::nullopt;
-}
-
-std::vector<std::string> default_metrics(bool multilabel) {
-  return {"accuracy",
-          multilabel ? "f1_micro" : "balanced_accuracy",
-          "precision_macro",
-          "recall_macro",
-          "f1_macro",
-          "auroc_macro",
-          "map",
-          "log_loss",
-          "brier"};
-}
-
-double value_of(const ClassMetric& metric, const ClassScores& scores) {
-  const bool weighted = metric.averaging == Averaging::weighted;
-  switch (metric.figure) {
-    case Figure::accuracy:
-      return scores.accuracy();
-    case Figure::balanced_accuracy:
-      return scores.balanced_accuracy();
-    case Figure::top:
-      return scores.top(metric.k);
-    case Figure::precision:
-      return scores.precision(metric.averaging);
-    case Figure::recall:
-      return scores.recall(metric.averaging);
-    case Figure::f1:
-      return scores.f1(metric.averaging);
-    case Figure::auroc:
-      return scores.mean_over_classes(scores.aurocs(), weighted);
-    case Figure::average_precision:
-      return scores.mean_over_classes(scores.average_precisions(), weighted);
-    case Figure::log_loss:
-      return scores.log_loss();
-    case Figure::brier:
-      return scores.brier();
-  }
-  throw Error(Exit::internal, "internal", "a metric without a value");
-}
-
-double value_of_class(const ClassMetric& metric, const ClassScores& scores, int64_t label) {
-  const ClassCounts& counts = scores.counts()[label];
-  switch (metric.figure) {
-    case Figure::precision:
-      return counts.precision();
-    case Figure::recall:
-      return counts.recall();
-    case Figure::f1:
-      return counts.f1();
-    case Figure::auroc:
-      return scores.aurocs()[label];
-    case Figure::average_precision:
-      return scores.average_precisions()[label];
-    default:
-      throw Error(Exit::internal, "internal", "a metric without values per class");
-  }
-}
 
 class ClassMetrics : public Evaluator {
  public:
@@ -268,7 +156,7 @@ class ClassMetrics : public Evaluator {
   void read_metrics(const Config& config) {
     const auto asked = config.maybe<std::vector<std::string>>("metrics");
     std::set<std::string> seen;
-    for (const std::string& name : asked.value_or(default_metrics(multilabel_))) {
+    for (const std::string& name : asked.value_or(default_class_metrics(multilabel_))) {
       const std::optional<ClassMetric> metric = find_class_metric(name);
       if (!metric) {
         std::vector<std::string> known = {"top<k>"};
@@ -276,6 +164,7 @@ class ClassMetrics : public Evaluator {
         config.problem("metrics", unknown_name_message("metric", name, known));
         continue;
       }
+      using Figure = ClassMetric::Figure;
       const bool needs_one =
           metric->figure == Figure::top || metric->figure == Figure::balanced_accuracy;
       if (multilabel_ && needs_one)
@@ -412,13 +301,13 @@ class ClassMetrics : public Evaluator {
     for (const ClassMetric& metric : metrics_) {
       if (!metric.per_class) {
         names.push_back(metric.name);
-        values.push_back(scores ? value_of(metric, *scores) : kNotComputed);
+        values.push_back(scores ? metric.value(*scores) : kNotComputed);
         continue;
       }
       const std::string stem = metric.name.substr(0, metric.name.find('_'));
       for (int64_t c = 0; c < classes; ++c) {
         names.push_back(stem + "@" + ends[c]);
-        values.push_back(scores ? value_of_class(metric, *scores, c) : kNotComputed);
+        values.push_back(scores ? metric.value_of_class(*scores, c) : kNotComputed);
       }
     }
     share_values(*context.group, values);

@@ -49,6 +49,16 @@ LabelNames names_of_labels(const std::vector<std::string>& names, const std::set
   return found;
 }
 
+std::vector<std::string> names_of_classes(const std::set<int64_t>& classes,
+                                          const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const int64_t label : classes) {
+    const bool named = label >= 0 && label < static_cast<int64_t>(names.size());
+    all.push_back(named ? names[label] : fmt::format("{}", label));
+  }
+  return all;
+}
+
 ClassMap::ClassMap(const std::vector<std::string>& from, const ClassNames& to, bool others_unknown)
     : others_unknown_(others_unknown) {
   if (from.empty() || to.names.empty() || from == to.names) return;

@@ -46,6 +46,10 @@ inline bool looks_like_numbers(int64_t unused, int64_t classes) {
   return unused >= 5 && 4 * unused >= classes;
 }
 
+// Returns the names of `classes` among `names`, or their numbers if they have none.
+std::vector<std::string> names_of_classes(const std::set<int64_t>& classes,
+                                          const std::vector<std::string>& names);
+
 class ClassMap {
  public:
   static constexpr int64_t kUnknown = -1;

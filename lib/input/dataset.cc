@@ -7,9 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
+#include <tuple>
 
-#include "lib/input/rare_classes.h"
 #include "lib/input/shuffle.h"
 #include "lib/input/split.h"
 #include "lib/util/rng.h"
@@ -21,17 +22,6 @@ namespace {
 // The seed of the permutation by which sources sorted by class are sliced. It must never change, or
 // slices would contain other examples.
 constexpr uint64_t kSliceSeed = 0x51CE;
-
-// Returns the names of `classes`, or their numbers if they have none.
-std::vector<std::string> names_of(const std::set<int64_t>& classes,
-                                  const std::vector<std::string>& names) {
-  std::vector<std::string> all;
-  for (const int64_t label : classes) {
-    const bool named = label >= 0 && label < static_cast<int64_t>(names.size());
-    all.push_back(named ? names[label] : fmt::format("{}", label));
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -199,22 +189,6 @@ std::string Dataset::labels_file(int64_t index) const {
   return source_->labels_file(locate(index).first);
 }
 
-bool Dataset::for_each_label(const std::function<void(int64_t, int64_t)>& each) const {
-  for (const Piece& piece : pieces_) {
-    if (!source_->labels(piece.split).defined()) return false;
-  }
-  int64_t index = 0, in_slices = 0;
-  for (const Piece& piece : pieces_) {
-    const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
-    const int64_t* values = labels.const_data_ptr<int64_t>();
-    for (int64_t i = 0; i < piece.size() && index < size_; ++i, ++in_slices) {
-      if (!kept_.empty() && kept_[index] != in_slices) continue;
-      each(index++, values[piece.source_index(i)]);
-    }
-  }
-  return true;
-}
-
 std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
   check(classes_.keeps_all() && kept_.empty(), "the classes of a data set are matched once");
   std::vector<std::string> own = std::move(class_names_);
@@ -255,7 +229,7 @@ std::string Dataset::use_classes(const ClassNames& classes, bool skip_unknown) {
     if (map(static_cast<int64_t>(label)) == ClassMap::kUnknown)
       unknown.insert(static_cast<int64_t>(label));
   }
-  const std::string names = short_list(names_of(unknown, own));
+  const std::string names = short_list(names_of_classes(unknown, own));
   const bool can_skip = labelled && any_known;
   if (!unknown.empty() && (!skip_unknown || !can_skip)) {
     const char* const why = can_skip        ? "; `unknown_classes: skip` leaves these examples out"
@@ -291,61 +265,6 @@ void Dataset::leave_out(std::span<const int64_t> indices) {
         indices.size(), size_);
   size_ = std::ssize(kept);
   kept_ = std::move(kept);
-}
-
-std::vector<std::pair<int64_t, int64_t>> Dataset::label_bounds(size_t each) const {
-  std::vector<std::pair<int64_t, int64_t>> least, most;
-  // `better`: the label is more extreme than those found so far.
-  const auto take = [each](auto& found, int64_t index, int64_t label, bool better) {
-    if (better) found.clear();
-    const bool equal = found.empty() || found[0].second == label;
-    if (equal && found.size() < each) found.emplace_back(index, label);
-  };
-  for_each_label([&](int64_t index, int64_t source_label) {
-    if (source_label == Source::kNoLabel) return;
-    const int64_t label = classes_(source_label);
-    take(least, index, label, !least.empty() && label < least[0].second);
-    take(most, index, label, !most.empty() && label > most[0].second);
-  });
-  least.insert(least.end(), most.begin(), most.end());
-  return least;
-}
-
-std::vector<int64_t> Dataset::labels() const {
-  std::vector<int64_t> all;
-  for_each_label([&](int64_t, int64_t source_label) { all.push_back(number_of(source_label)); });
-  return all;
-}
-
-std::map<int64_t, int64_t> Dataset::label_counts() const {
-  std::map<int64_t, int64_t> counts;
-  for_each_label([&](int64_t, int64_t source_label) {
-    if (source_label == Source::kNoLabel) return;
-    const int64_t label = classes_(source_label);
-    if (label != ClassMap::kUnknown || classes_.keeps_all()) ++counts[label];
-  });
-  return counts;
-}
-
-std::set<int64_t> Dataset::labels_of_splits() const {
-  std::set<int64_t> all;
-  for (const auto& [label, count] : split_counts()) all.insert(all.end(), label);
-  return all;
-}
-
-std::map<int64_t, int64_t> Dataset::split_counts() const {
-  std::map<int64_t, int64_t> all;
-  for (const Piece& piece : pieces_) {
-    const at::Tensor labels = source_->labels(piece.split);  // (split_size,)
-    if (!labels.defined()) return {};
-    const int64_t* values = labels.const_data_ptr<int64_t>();
-    for (int64_t i = 0; i < piece.split_size; ++i) {
-      if (values[i] == Source::kNoLabel) continue;
-      const int64_t label = classes_(values[i]);
-      if (label != ClassMap::kUnknown || classes_.keeps_all()) ++all[label];
-    }
-  }
-  return all;
 }
 
 uint64_t Dataset::fingerprint() const {
@@ -393,49 +312,6 @@ bool Dataset::sliced_in_order() const {
   return std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
     return piece.size() != piece.split_size && !piece.permuted && piece.fold.empty();
   });
-}
-
-bool Dataset::divided_by_numbers() const {
-  return source_->class_names().empty() &&
-         std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-           return (piece.permuted || !piece.fold.empty()) && source_->labels(piece.split).defined();
-         });
-}
-
-std::set<int64_t> Dataset::lost_labels(const std::map<int64_t, int64_t>& splits) const {
-  std::set<int64_t> lost;
-  for (const auto& [label, count] : splits) lost.insert(lost.end(), label);
-  for_each_label([&](int64_t, int64_t label) { lost.erase(number_of(label)); });
-  return lost;
-}
-
-std::string Dataset::missing_text(const std::set<int64_t>& lost, size_t all) const {
-  if (lost.empty()) return "";
-  return fmt::format("split '{}' has no example of {} of the {} classes: {}", split_, lost.size(),
-                     all, short_list(names_of(lost, class_names_), /*counted=*/false));
-}
-
-bool Dataset::is_whole() const {
-  return kept_.empty() && std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
-           return piece.size() == piece.split_size;
-         });
-}
-
-std::string Dataset::missing_classes() const {
-  if (is_whole()) return "";
-  const std::map<int64_t, int64_t> splits = split_counts();
-  return missing_text(lost_labels(splits), splits.size());
-}
-
-std::string Dataset::classes_missing_without_chance() const {
-  if (is_whole()) return "";
-  const std::map<int64_t, int64_t> splits = split_counts();
-  const std::set<int64_t> lost = lost_labels(splits);
-  if (lost.empty()) return "";
-  double all = 0;
-  for (const auto& [label, count] : splits) all += static_cast<double>(count);
-  if (lost_by_chance(splits, lost, std::min(1.0, static_cast<double>(size_) / all))) return "";
-  return missing_text(lost, splits.size());
 }
 
 }  // namespace bv

@@ -18,6 +18,7 @@
 #include "lib/predict/evaluated_best.h"
 #include "lib/predict/evaluated_checkpoints.h"
 #include "lib/predict/evaluation_folders.h"
+#include "lib/predict/replaced_rows.h"
 #include "lib/predict/row_evaluators.h"
 #include "lib/predict/run_watch.h"
 #include "lib/report/log.h"
@@ -27,7 +28,6 @@
 #include "lib/train/start.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/file.h"
-#include "lib/util/json_kind.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
 
@@ -79,24 +79,11 @@ void check_run(const Workdir& rows, const EvaluatedCheckpoints& done, const RunO
                           done.run()->workdir));
 }
 
-// Returns whether rows of the run `before` in the folder of the run `now` may be its own: the
-// folder was then moved or copied with them.
+// The folder of the run `now` has rows of the run `before`. Returns whether the two may be the same
+// run, whose folder was moved or copied.
 bool may_have_moved(const RunOfRows& before, const RunOfRows& now) {
   return before.first_started.empty() || before.first_started == now.first_started ||
          !file_exists(before.workdir);
-}
-
-// Throws if the folder holds a run or a config of the user, whose files the rows would replace.
-void check_output(const Workdir& rows) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Exit::usage, rows.dir(), what + "; choose another folder with --output");
-  };
-  for (const std::string& path : {rows.run_json(), rows.ckpt().path()}) {
-    if (file_exists(path)) refuse(fmt::format("is the folder of a run: {} exists", path));
-  }
-  const auto before = read_file_if_any(rows.config());
-  if (before && !shallow_json(*before).is_object())
-    refuse("has a config.yaml that bvtrain eval did not write");
 }
 
 // Returns whether --config or --set names the evaluator.
@@ -122,7 +109,7 @@ void check_request(const EvaluateRequest& request, const std::string& output) {
   std::error_code none;
   if (std::filesystem::equivalent(output, request.workdir, none))
     throw Error(Exit::usage, "--output " + output, "is the folder of the run itself");
-  check_output(Workdir(output));
+  check_holds_no_run(output);
   if (!request.config.empty()) load_config(request.config, {});  // before waiting
 }
 
@@ -268,8 +255,8 @@ class NewCheckpoints {
     if (best_) best_->hold(found.step);  // before it is read: the run may delete it at any time
     const std::optional<Restored> checkpoint = read(found);
     if (!checkpoint) return false;
-    const std::optional<int64_t> discarded = first_discarded(*checkpoint);
-    if (!discarded && !can_replace_rows(found.step)) {
+    const std::optional<int64_t> discarded = replaced_.first_discarded(*done_, *checkpoint);
+    if (!discarded && !replaced_.can_replace(*done_, found.step)) {
       done_->skip(found.step, found.identity);
       return false;
     }
@@ -321,55 +308,9 @@ class NewCheckpoints {
     }
   }
 
-  // Returns the step of the first row whose weights the run has discarded: a later start, from this
-  // step or an earlier one, has led to `found`. Skips a row before `found` whose checkpoint still
-  // exists: without the row, that checkpoint would be evaluated and discarded again each time.
-  // Returns nullopt if there is no such row. Also returns nullopt, after a warning, if dropping the
-  // rows from there on would lose a valid row whose checkpoint is gone.
-  std::optional<int64_t> first_discarded(const Restored& found) {
-    const std::vector<RunStart> starts = starts_of(found);
-    const auto is_discarded = [&](int64_t row) {
-      const std::optional<int64_t> started = done_->started(row);
-      if (!started || (row < found.step && may_exist(run_.ckpt().step(row)))) return false;
-      return std::ranges::any_of(starts, [&](const RunStart& start) {
-        return row >= start.from && *started < start.time;
-      });
-    };
-    const auto end = done_->rows().end();
-    const auto first = std::find_if(done_->rows().begin(), end, is_discarded);
-    if (first == end) return std::nullopt;
-    const auto lost = std::find_if(first, end, [&](int64_t row) {
-      return row != found.step && !is_discarded(row) && !may_exist(run_.ckpt().step(row));
-    });
-    if (lost == end) return *first;
-    if (std::exchange(kept_row_, *first) != *first) {
-      log::warn(
-          "{}: the run trained step {} again, so its row is out of date; it stays, because "
-          "replacing it would also remove the row of step {}, whose checkpoint is gone",
-          rows_.metrics(), *first, *lost);
-    }
-    return std::nullopt;
-  }
-
-  // Rows are in the order of steps, so a step that is evaluated late replaces the rows of later
-  // steps. Returns false, after a warning, if that would lose a row whose checkpoint is gone.
-  bool can_replace_rows(int64_t step) const {
-    if (done_->has_row(step)) return true;  // the run went back and saves the later steps again
-    const auto is_lost = [&](int64_t later) {
-      return later > step && !may_exist(run_.ckpt().step(later));
-    };
-    const auto lost = std::ranges::find_if(done_->rows(), is_lost);
-    if (lost == done_->rows().end()) return true;
-    log::warn(
-        "skipped: step {} could not be read before, and the checkpoint of the later row {} is "
-        "gone; to evaluate this step, choose another --output",
-        step, *lost);
-    return false;
-  }
-
   // Drops the rows of the step `found` and of later ones, because `found` is evaluated now: either
   // its checkpoint could not be read before, or the run went back or started over. In the second
-  // case also drops the rows from `discarded` on, which first_discarded() gives.
+  // case also drops the rows from `discarded` on, which ReplacedRows::first_discarded() gives.
   void drop_rows(int64_t found, std::optional<int64_t> discarded) {
     const int64_t step = std::min(found, discarded.value_or(found));
     if (done_->has_row(found) || !discarded) {
@@ -435,12 +376,12 @@ class NewCheckpoints {
   RunWatch watch_{run_, request_.patience};
   bool has_run_ = holds_run(run_);  // when it was last seen
   Workdir rows_;
+  ReplacedRows replaced_{run_.ckpt(), rows_.metrics()};
   std::optional<EvaluatedCheckpoints> done_;
   std::optional<MetricWriter> metrics_;
   std::optional<Restored> newest_;  // without tensors; its evaluators measure all checkpoints
   std::string built_from_;
   std::unique_ptr<RunEvaluators> evaluators_;
-  int64_t kept_row_ = -1;              // a row of discarded weights that stays
   std::optional<EvaluatedBest> best_;  // rebuilt when the evaluators or earlier rows change
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <initializer_list>
 #include <system_error>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "lib/util/error.h"
 #include "lib/util/file.h"
 #include "lib/util/folder_entries.h"
+#include "lib/util/json_kind.h"
 
 namespace bv {
 namespace {
@@ -31,7 +31,7 @@ bool is_empty_folder(const std::string& path) {
 
 // Returns whether there is such a folder and it may hold data: an image, or a folder that is
 // neither hidden nor at one of the `known` paths.
-bool may_hold_data(const std::string& path, std::initializer_list<std::string> known) {
+bool may_hold_data(const std::string& path, const std::vector<std::string>& known) {
   if (!folder_exists(path)) return false;
   bool found = false;
   for_each_entry(path, [&](const FolderEntry& entry) {
@@ -83,8 +83,7 @@ void check_is_run(const std::string& workdir, bool follow) {
     // scripts/cron.sh makes .cron.lock before it starts the run.
     if (any_exists({run.config(), run.lock(), run.failed(), run.cron_lock()})) return true;
     // An earlier --follow has made eval/, and a launcher may have opened a log file.
-    return !may_hold_data(workdir, {run.evaluation(), run.log_folder(), run.post_mortem(),
-                                    run.tensorboard(), run.trace_folder()}) &&
+    return !may_hold_data(workdir, run.folders()) &&
            !may_hold_data(run.evaluation(), {Workdir(run.evaluation()).tensorboard()});
   };
   if (follow && may_begin()) return;
@@ -112,6 +111,19 @@ void check_rows_folder(const std::string& output, const std::string& workdir) {
     check_rows_outside_data(output, parse_config_json(run_config(*newest), newest->folder));
   else if (file_exists(run.config()))
     check_rows_outside_data(output, load_config(run.config(), {}));
+}
+
+void check_holds_no_run(const std::string& output) {
+  const Workdir rows(output);
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Exit::usage, rows.dir(), what + "; choose another folder with --output");
+  };
+  for (const std::string& path : {rows.run_json(), rows.ckpt().path()}) {
+    if (file_exists(path)) refuse(fmt::format("is the folder of a run: {} exists", path));
+  }
+  const auto before = read_file_if_any(rows.config());
+  if (before && !shallow_json(*before).is_object())
+    refuse("has a config.yaml that bvtrain eval did not write");
 }
 
 void check_rows_outside_data(const std::string& output, const Config& config) {

@@ -21,6 +21,9 @@ void check_is_run(const std::string& workdir, bool follow);
 // and no earlier `bvtrain eval` wrote them, or it would become a class of the data of the run in
 // `workdir`. The last is not known before the run has begun.
 void check_rows_folder(const std::string& output, const std::string& workdir);
+// Throws Error(Exit::usage) if the folder `output` holds a run or a config of the user, whose files
+// the rows would replace.
+void check_holds_no_run(const std::string& output);
 // Throws Error(Exit::usage) if the folder `output` would become a class of the data of `config`.
 void check_rows_outside_data(const std::string& output, const Config& config);
 

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/manifest.h"
@@ -74,13 +75,6 @@ void save_pieces(const Workdir& workdir, int64_t step) {
   first.wait();
 }
 
-std::vector<std::string> sorted_names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& item : fs::directory_iterator(folder)) names.push_back(item.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 }  // namespace
 
 TEST_CASE("pieces: names, and strides without gaps") {
@@ -130,10 +124,10 @@ TEST_CASE("pieces: two writers make one checkpoint") {
   const Workdir workdir(folder / "run");
   make_folders(folder / "run/ckpt/step-5.0b.tmp");  // left by a killed save of another start
   save_pieces(workdir, 5);
-  CHECK(sorted_names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
-  CHECK(sorted_names_in(folder / "run/ckpt/step-5") ==
-        std::vector<std::string>{"manifest.json", "state-00000-of-00002.safetensors",
-                                 "state-00001-of-00002.safetensors"});
+  CHECK(names_in(folder / "run/ckpt") == std::set<std::string>{"LAST", "step-5"});
+  CHECK(names_in(folder / "run/ckpt/step-5") ==
+        std::set<std::string>{"manifest.json", "state-00000-of-00002.safetensors",
+                              "state-00001-of-00002.safetensors"});
   const Restored together = *Checkpointer::latest(workdir);
   CHECK(together.meta == nlohmann::json{{"step_too", 5}});
   CHECK(together.pieced.empty());
@@ -221,10 +215,10 @@ TEST_CASE("pieces: a step may be saved again before rank 0 has committed it") {
   go = true;
   first.save(state_of_rank(0, 5), true);
   CHECK_NOTHROW(first.wait());
-  CHECK(sorted_names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
-  CHECK(sorted_names_in(folder / "run/ckpt/step-5") ==
-        std::vector<std::string>{"manifest.json", "state-00000-of-00002.safetensors",
-                                 "state-00001-of-00002.safetensors"});
+  CHECK(names_in(folder / "run/ckpt") == std::set<std::string>{"LAST", "step-5"});
+  CHECK(names_in(folder / "run/ckpt/step-5") ==
+        std::set<std::string>{"manifest.json", "state-00000-of-00002.safetensors",
+                              "state-00001-of-00002.safetensors"});
   CHECK(read_manifest(folder / "run/ckpt/step-5").keep);
   CHECK(Checkpointer::latest(workdir)->tensors.at("params/kernel").equal(permuted() + 5));
 }
@@ -239,7 +233,7 @@ TEST_CASE("pieces: a rank that does not write its part ends the save with its na
         folder / "run/ckpt/step-6.1.5a.tmp" +
             ": error: rank 1 has not written its part of the checkpoint within 0.1 s (do all ranks "
             "see the same workdir?)");
-  CHECK(sorted_names_in(folder / "run/ckpt") == std::vector<std::string>{"LAST", "step-5"});
+  CHECK(names_in(folder / "run/ckpt") == std::set<std::string>{"LAST", "step-5"});
   CHECK(Checkpointer::latest(workdir)->step == 5);
 }
 
@@ -265,7 +259,7 @@ TEST_CASE("pieces: a damaged part file of another rank ends the save") {
   first.save(state_of_rank(0, 6), false);
   CHECK(error_of([&] { first.wait(); }, Exit::storage) ==
         unfinished + ": error: part-1.json: is cut off");
-  CHECK(sorted_names_in(folder / "run/ckpt").empty());
+  CHECK(names_in(folder / "run/ckpt").empty());
 }
 
 TEST_CASE("pieces: pieces that do not cover a tensor exactly are refused") {

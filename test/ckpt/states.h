@@ -3,6 +3,7 @@
 
 #include <ATen/ops/full.h>
 
+#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -33,6 +34,17 @@ inline void save_all(const Workdir& workdir, const std::vector<int64_t>& steps) 
     checkpointer.save(state_of(step), false);
     checkpointer.wait();
   }
+}
+
+// Checks that `restored` is state_of(step).
+inline void check_state(const Restored& restored, int64_t step) {
+  CHECK(restored.step == step);
+  REQUIRE(restored.tensors.size() == 2);
+  CHECK(
+      (restored.tensors.at("params/head/kernel") == static_cast<double>(step)).all().item<bool>());
+  CHECK(restored.tensors.at("opt/count").item<int64_t>() == step);
+  CHECK(restored.meta.at("step_too") == step);
+  CHECK(restored.meta.at("classes") == nlohmann::json{"cat", "dog"});
 }
 
 }  // namespace bv::test

@@ -1,9 +1,12 @@
-// Helpers for checkpoint tests besides test/support: forked children, damaged files and shapes.
+// Helpers for checkpoint tests besides test/support: forked children, damaged files, the content of
+// folders, and shapes.
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <functional>
 #include <random>
+#include <set>
 #include <string>
 
 #include "lib/ckpt/layouts/layouts.h"
@@ -44,6 +47,14 @@ inline std::string mutated(std::string content, std::mt19937& random) {
     }
   }
   return content;
+}
+
+// Returns the names of what is in a folder.
+inline std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& item : std::filesystem::directory_iterator(folder))
+    names.insert(item.path().filename());
+  return names;
 }
 
 inline Shapes shapes_of(const NamedTensors& tree) {

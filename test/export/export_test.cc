@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 
 #include "lib/ckpt/formats/npz.h"
 #include "lib/ckpt/formats/safetensors.h"
@@ -17,53 +18,13 @@
 #include "lib/model/target_scale.h"
 #include "lib/train/weights/weights.h"
 #include "lib/util/file.h"
-#include "test/ckpt/support.h"
+#include "test/export/small_models.h"
+#include "test/support/error.h"
+#include "test/support/folder.h"
 #include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
-
-// Keys that make a model small.
-std::string small(const std::string& name) {
-  if (name == "vit") return "{variant: mu/8, depth: 2}";
-  if (name == "bit" || name == "bit_paper") return "{width: 0.5, depth: [2, 1]}";
-  if (name == "resnet_cifar") return "{width: 16}";
-  if (name == "cnn") return "{widths: [8, 16], dense: 20}";
-  if (name == "mlp_mixer") {
-    return "{patch_size: [8, 8], num_blocks: 2, hidden_dim: 16, tokens_mlp_dim: 12, "
-           "channels_mlp_dim: 24}";
-  }
-  if (name == "flexi_vit" || name == "proj.flexi.vit")
-    return "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 3}";
-  FAIL("no size of a small '" << name << "'");
-  return "";
-}
-
-std::unique_ptr<Model> build(const std::string& name, const std::string& yaml, ImageSize image,
-                             uint64_t seed = 1) {
-  auto model = Model::Registry::make(name, parse_config(yaml, "m"), Place(),
-                                     ModelEnv{7, image.height, image.width, image.channels});
-  init_parameters(*model, seed, std::nullopt);
-  for (auto& [path, parameter] : named_parameters(*model)) {  // zeros and ones could hide errors
-    at::Tensor values = parameter.detach();
-    values += 0.1 * at::randn(values.sizes(), at::detail::createCPUGenerator(values.numel() + seed),
-                              at::kFloat);
-  }
-  return model;
-}
-
-TrainedModel trained(const std::string& name, const std::string& yaml,
-                     ImageSize image = {32, 32, 3}) {
-  const auto model = build(name, yaml, image);
-  TrainedModel made;
-  made.config = parse_config(
-      fmt::format("{{model_name: {}, model: {}, num_classes: 7}}", name, yaml), "t.yaml");
-  made.image = image;
-  made.origin = "t";
-  for (const auto& [path, value] : named_parameters(*model)) made.params[path] = value.detach();
-  for (const auto& [path, value] : named_buffers(*model)) made.buffers[path] = value;
-  return made;
-}
 
 std::string refusal(const TrainedModel& what, const std::string& format) {
   const MemoryFolder folder;
@@ -247,11 +208,7 @@ TEST_CASE("export: a vit with fixed position embeddings can be read back from ti
     INFO(pool);
     const std::string yaml =
         fmt::format("{{variant: mu/8, posemb: sincos2d, pool_type: {}}}", pool);
-    TrainedModel what = trained("vit", yaml, image);
-    what.card.model_name = "vit";
-    what.card.model = what.config.section("model").json();
-    what.card.num_classes = 7;
-    what.card.loss = "softmax_xent";
+    const TrainedModel what = described("vit", yaml, image);
     export_weights(what, "timm", folder / "t.safetensors");
     CHECK(read_weights(folder / "t.safetensors", 0).contains("pos_embed"));
     for (const ImageSize size : {image, larger}) {
@@ -270,145 +227,6 @@ TEST_CASE("export: a vit with fixed position embeddings can be read back from ti
     CHECK_THAT(error_of([&] { load_weights(folder / "o.npz", *model, {}); }),
                Catch::Contains("not in the model: pos_embedding"));
   }
-}
-
-TEST_CASE("export: weights of bvtrain record the size of their images") {
-  const MemoryFolder folder;
-  TrainedModel what = trained("vit", "{variant: mu/8}", {16, 64, 3});
-  what.card.model_name = "vit";
-  what.card.model = what.config.section("model").json();
-  what.card.num_classes = 7;
-  what.card.loss = "softmax_xent";
-  export_weights(what, "npz", folder / "w.npz");
-  const std::string config =
-      fmt::format("{{model_name: vit, model: {{variant: mu/8}}, num_classes: 7, model_init: '{}'}}",
-                  folder / "w.npz");
-  const TrainedModel again = load_trained_model(parse_config(config, "c.yaml"), std::nullopt);
-  CHECK(again.image.height == 16);
-  CHECK(again.image.width == 64);
-  CHECK(again.params.at("pos_embedding").equal(what.params.at("pos_embedding")));
-}
-
-TEST_CASE("export: images whose grid of patches a model's weights do not fit are refused") {
-  const auto line = [](const TrainedModel& what, const ImageSize& size) {
-    TrainedModel changed = what;
-    const std::string text = error_of([&] { set_image_size(changed, size); });
-    if (text.empty()) CHECK(changed.image.width == size.width);
-    return text;
-  };
-  const ImageSize square = {32, 32, 3};
-  const TrainedModel vit = trained("vit", "{variant: mu/8}", {16, 64, 3});
-  CHECK(
-      line(vit, square) ==
-      "t: error: the weights are tied to positions in 16x64 images and do not fit 32x32 images; to "
-      "resample the position embeddings, export with --config C --set model_init=WORKDIR instead "
-      "of --workdir");
-  CHECK(line(vit, {16, 72, 3}) != "");
-  CHECK(line(vit, {17, 66, 3}) == "");
-  TrainedModel unknown = vit;
-  unknown.image = {};
-  CHECK(line(unknown, square) == "");
-  CHECK(line(trained("vit", "{variant: mu/8, posemb: sincos2d}", {16, 64, 3}), square) == "");
-  CHECK(line(trained("flexi_vit", small("flexi_vit"), {16, 64, 3}), square) == "");
-
-  const TrainedModel mixer = trained("mlp_mixer", small("mlp_mixer"), {16, 64, 3});
-  CHECK(line(mixer, square) ==
-        "t: error: the weights are tied to positions in 16x64 images and do not fit 32x32 images; "
-        "leave out --image-size");
-  CHECK(line(mixer, {9, 57, 3}) == "");
-}
-
-TEST_CASE("export: another image size keeps the channels, and must fit the weights") {
-  TrainedModel grey = trained("cnn", small("cnn"), {8, 8, 1});
-  set_image_size(grey, parse_image_size("9,9"));  // pooled to the same size
-  CHECK(grey.image.height == 9);
-  CHECK(grey.image.channels == 1);
-  const auto line = [&](const std::string& size) {
-    return error_of([&] { set_image_size(grey, parse_image_size(size)); });
-  };
-  CHECK(line("8,8,3") ==
-        "t: error: the weights do not fit images of 8x8x3: Conv_0/kernel is (3, 3, 1, 8), but "
-        "would be (3, 3, 3, 8)");
-  CHECK(line("16,16,1") ==
-        "t: error: the weights are tied to positions in 9x9 images and do not fit 16x16 images; "
-        "leave "
-        "out --image-size");
-  CHECK(
-      line("4,16,1") ==
-      "t: error: the weights are tied to positions in 9x9 images and do not fit 4x16 images; leave "
-      "out --image-size");
-  CHECK(grey.image.height == 9);
-
-  const MemoryFolder folder;
-  TrainedModel what = trained("cnn", small("cnn"), {8, 8, 1});
-  what.card.model_name = "cnn";
-  what.card.model = what.config.section("model").json();
-  what.card.num_classes = 7;
-  what.card.loss = "softmax_xent";
-  export_weights(what, "npz", folder / "w.npz");
-  const std::string config =
-      fmt::format("{{model_name: cnn, model: {}, num_classes: 7, model_init: '{}'}}", small("cnn"),
-                  folder / "w.npz");
-  CHECK(load_trained_model(parse_config(config, "c.yaml"), parse_image_size("8")).image.channels ==
-        1);
-}
-
-TEST_CASE("export: weights that fit other images too record those of the training") {
-  const MemoryFolder folder;
-  TrainedModel what = trained("cnn", small("cnn"), {8, 8, 1});
-  what.card.model_name = "cnn";
-  what.card.model = what.config.section("model").json();
-  what.card.num_classes = 7;
-  what.card.loss = "softmax_xent";
-  what.card.pp = "resize(8)";
-  export_weights(what, "npz", folder / "w.npz");
-  set_image_size(what, {9, 9, 1});
-  const std::string config =
-      fmt::format("{{model_name: cnn, model: {}, num_classes: 7, model_init: '{}'}}", small("cnn"),
-                  folder / "w.npz");
-  TrainedModel by_config = load_trained_model(parse_config(config, "c.yaml"), ImageSize{9, 9, 1});
-  by_config.card.pp = what.card.pp;
-  for (const TrainedModel& each : {what, by_config}) {
-    CHECK_THAT(logged([&] { export_weights(each, "npz", folder / "o.npz"); }),
-               Catch::Contains("a file in the format npz records the image size of the training, "
-                               "8x8x1, and not 9x9x1: the same weights fit both"));
-    CHECK(read_weights_metadata(folder / "o.npz").at("bvtrain.image") == "[8,8,1]");
-    CHECK_THAT(
-        logged([&] { export_weights(each, "onnx", folder / "o.onnx"); }),
-        Catch::Contains("the exported model takes images of 9x9x1, but was trained on "
-                        "8x8x1: the preprocessing in its metadata, bvtrain.pp, is unchanged"));
-    CHECK(read_file(folder / "o.onnx").find("[9,9,1]") != std::string::npos);
-  }
-}
-
-TEST_CASE("export: the preprocessing may be wrong for images to which weights were resampled") {
-  const MemoryFolder folder;
-  TrainedModel what = trained("vit", small("vit"));
-  what.card.model_name = "vit";
-  what.card.model = what.config.section("model").json();
-  what.card.num_classes = 7;
-  what.card.loss = "softmax_xent";
-  export_weights(what, "npz", folder / "w.npz");
-  const std::string config =
-      fmt::format("{{model_name: vit, model: {}, num_classes: 7, model_init: '{}'}}", small("vit"),
-                  folder / "w.npz");
-  for (const int64_t side : {32, 64}) {
-    TrainedModel resampled =
-        load_trained_model(parse_config(config, "c.yaml"), ImageSize{side, side, 3});
-    resampled.card.pp = "resize(32)";
-    for (const std::string format : {"npz", "onnx"}) {
-      INFO(side << " " << format);
-      const std::string log =
-          logged([&] { export_weights(resampled, format, folder / "o." + format); });
-      const bool warned =
-          log.find(
-              "the exported model takes images of 64x64x3, but was trained on "
-              "32x32x3: the preprocessing in its metadata, bvtrain.pp, is "
-              "unchanged and may give images of the wrong size") != std::string::npos;
-      CHECK(warned == (side == 64));
-    }
-  }
-  CHECK(read_weights_metadata(folder / "o.npz").at("bvtrain.image") == "[64,64,3]");
 }
 
 TEST_CASE("export: models that a format can't hold, and sizes that do not fit, are refused") {

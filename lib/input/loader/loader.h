@@ -43,7 +43,7 @@ struct LoaderOptions {
   std::string section = "input";  // or "evals.<name>"
   bool warns = true;              // next() logs the first failures, as warnings
   // An example whose types and shapes all others have. If empty, the loader takes the first one
-  // that can be computed, and fails if none of the first 20 can be.
+  // that can be computed, and fails if none of kMostTries (check_examples.h) can be.
   Example prototype = {};
   // This loader computes part `rank` of the `ranks` equal parts of every batch.
   int rank = 0, ranks = 1;
