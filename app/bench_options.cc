@@ -22,11 +22,11 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
       ->add_option("--processes", given.processes,
                    "numbers of processes, comma-separated; default: 1,8,16,32,...,1024")
       ->delimiter(',')
-      ->check(CLI::Range(1, 65536));
+      ->check(integer_from(1, 65536));
   scaling
       ->add_option("--examples", given.examples,
                    "examples per process; default: batch size / processes")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(integer_from(1, 1 << 20));
   const auto add = [&](const char* name, double& value, const char* help) {
     return scaling->add_option(name, value, help)->check(positive_number());
   };
@@ -48,11 +48,11 @@ void add_scaling(CLI::App& bench, Arguments& out, std::vector<std::string>& sets
   add("--network-us", given.network_us,
       "latency of a message between hosts in microseconds; required if --network-gb is");
   scaling->add_option("--per-host", given.per_host, "processes per host; default: 8")
-      ->check(CLI::Range(1, 65536));
+      ->check(integer_from(1, 65536));
   scaling
       ->add_option("--cores", given.cores,
                    "number of cores that the processes of a host share; default: one device each")
-      ->check(CLI::Range(1, 65536));
+      ->check(integer_from(1, 65536));
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ CLI::App* add_bench(CLI::App& app, Arguments& out, std::vector<std::string>& set
   collectives->add_option("--devices", out.devices, "cpu:N for N processes, cuda:0,1 or cuda:all")
       ->envname("BVTRAIN_DEVICES");
   collectives->add_option("--most-mb", out.most_mb, "largest message, in MiB; default: 64")
-      ->check(CLI::Range(1, 4096));
+      ->check(integer_from(1, 4096));
   add_json(*collectives, out);
   bench->require_subcommand(0, 1);
   return bench;

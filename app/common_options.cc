@@ -4,19 +4,26 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <system_error>
 
 #include "lib/util/parse_count.h"
 
 namespace bv {
 
-CLI::Validator integer_from(int64_t least) {
-  return {[least](std::string& text) -> std::string {
+CLI::Validator integer_from(int64_t least, int64_t most) {
+  const bool limited = most < std::numeric_limits<int64_t>::max();
+  return {[least, most, limited](std::string& text) -> std::string {
             const auto number = parse_count(text);
-            if (number && *number >= least) return "";
-            return fmt::format("'{}' is not an integer of at least {}", text, least);
+            // CLI11 would read the number as octal.
+            if (number && text.size() > 1 && text.starts_with('0'))
+              return fmt::format("'{}' has a leading zero: write {}", text, *number);
+            if (number && *number >= least && *number <= most) return "";
+            return fmt::format("'{}' is not an integer {}", text,
+                               limited ? fmt::format("from {} to {}", least, most)
+                                       : fmt::format("of at least {}", least));
           },
-          ""};
+          limited ? fmt::format("{} to {}", least, most) : ""};
 }
 
 CLI::Validator positive_number() {

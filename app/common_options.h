@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,9 @@
 
 namespace bv {
 
-// Checks that a value is an integer of at least `least`.
-CLI::Validator integer_from(int64_t least);
+// Checks that a value is a decimal integer from `least` to `most`, without leading zeros. Every
+// option with an integer must have this check, because CLI11 reads 010 as 8 and takes 0x10.
+CLI::Validator integer_from(int64_t least, int64_t most = std::numeric_limits<int64_t>::max());
 
 // Checks that a value is a finite number above 0.
 CLI::Validator positive_number();

@@ -2,7 +2,10 @@
 // line on stderr and an exit code.
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <string_view>
 
 #include "app/commands.h"
 #include "app/failure.h"
@@ -64,12 +67,28 @@ Exit run(int argc, char** argv) {
 // Blocks the signals that stop a run before the dynamic linker initializes LibTorch's static
 // objects, which is most of the start-up time. A signal that arrives meanwhile is delivered when
 // install_signal_handlers() unblocks it.
-void block_signals(int, char**, char**) {
+void block_signals() {
   const sigset_t signals = stop_signals();
   sigprocmask(SIG_BLOCK, &signals, nullptr);
 }
+
+// Ends the process if the current folder has been deleted. Otherwise the initializer of MKL would
+// end it, with a message that blames LibTorch.
+void check_current_folder() {
+  char folder[PATH_MAX];
+  if (::getcwd(folder, sizeof(folder)) != nullptr || errno != ENOENT) return;
+  constexpr std::string_view kText =
+      "bvtrain: error: the current folder has been deleted; change to one that exists\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  _exit(static_cast<int>(Exit::usage));
+}
+
+void before_libraries(int, char**, char**) {
+  block_signals();
+  check_current_folder();
+}
 [[gnu::section(".preinit_array"),
-  gnu::used]] void (*const g_before_libraries)(int, char**, char**) = &block_signals;
+  gnu::used]] void (*const g_before_libraries)(int, char**, char**) = &before_libraries;
 
 // Ends the process without destroying LibTorch's static objects, which would take every rank a
 // tenth of a second. run() has closed everything that must be closed. Reports a failure if stdout

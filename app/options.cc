@@ -62,7 +62,7 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
   predict->add_option("--eval", out.eval,
                       "instead of images: use the data and pp_fn of this evaluator in the config");
   predict->add_option("--first", out.first, "process only this many examples")
-      ->check(CLI::Range(1, 1 << 30));
+      ->check(integer_from(1, 1 << 30));
   predict->add_option("--pp", out.pp, "preprocessing ops; default: those of the first evaluator");
   predict->add_option("--outputs", out.outputs,
                       "for *.npz: logits (the default), image (after preprocessing) or names of "
@@ -80,7 +80,7 @@ CLI::App* add_predict(CLI::App& app, Arguments& out, std::vector<std::string>& s
                    "the predicted ones")
       ->check(integer_from(1));
   predict->add_option("--batch-size", out.batch_size, "images per batch; default: 64")
-      ->check(CLI::Range(1, 65536));
+      ->check(integer_from(1, 65536));
   add_device(*predict, out, "computes the model");
   predict->add_flag("--best", out.best, "use the best checkpoint (key `best`), not the newest");
   predict->add_flag("--ema", out.ema, "use the averaged (EMA) weights");
@@ -223,7 +223,7 @@ void add_data_options(CLI::App& part, Arguments& out, std::vector<std::string>& 
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   part.add_option("--threads", out.data.threads, "reader threads; default: one per core")
-      ->check(CLI::Range(1, 4096));
+      ->check(integer_from(1, 4096));
 }
 
 CLI::App* add_data(CLI::App& app, Arguments& out, std::vector<std::string>& sets) {
@@ -280,14 +280,16 @@ void add_launch(CLI::App& app, Arguments& out) {
                  "what starts the processes: auto, none, self, env (torchrun), slurm, mpi")
       ->envname("BVTRAIN_LAUNCHER");
   app.add_option("--nnodes", out.nnodes, "number of hosts; run this command on each")
+      ->check(integer_from(1, 65536))
       ->envname("BVTRAIN_NNODES");
   app.add_option("--node-rank", out.node_rank, "index of this host; 0 is the host of --rendezvous")
+      ->check(integer_from(0, 65535))
       ->envname("BVTRAIN_NODE_RANK");
   app.add_option("--rendezvous", out.rendezvous, "HOST:PORT of node 0, where all hosts connect")
       ->envname("BVTRAIN_RENDEZVOUS");
   app.add_option("--max-restarts", out.max_restarts,
                  "maximum number of restarts from the last checkpoint after a failure; default: 0")
-      ->check(CLI::Range(0, 1000000))
+      ->check(integer_from(0, 1000000))
       ->envname("BVTRAIN_MAX_RESTARTS");
   app.add_option("--elastic", out.elastic,
                  "with --max-restarts: MIN:MAX processes; a restart may use fewer than before")

@@ -36,9 +36,6 @@ std::string usage_text(const std::string& message, const std::string& command) {
     return fmt::format("{}: is given {} times", (*parts)[0], (*parts)[1]);
   if (const auto parts = fitted(message, "*: 1 required * missing"))
     return fmt::format("{}: needs a value", (*parts)[0]);
-  if (const auto parts = fitted(message, "*: Value * not in range * to *"))
-    return fmt::format("{}: '{}' is not a number from {} to {}", (*parts)[0], (*parts)[1],
-                       (*parts)[2], (*parts)[3]);
   if (const auto parts = fitted(message, "*: * not in {*}"))
     return fmt::format("{}: expected one of {}, got '{}'", (*parts)[0],
                        join(split((*parts)[2], ','), ", "), (*parts)[1]);

@@ -147,7 +147,7 @@ TEST_CASE("a wrong command line is explained in plain words") {
   CHECK(refused({"--config", "a.yaml", "--config", "b.yaml"}) ==
         "bvtrain: error: --config: is given 2 times\n");
   CHECK(refused({"--config", "a.yaml", "--max-restarts", "two"}) ==
-        "bvtrain: error: --max-restarts: 'two' is not a number from 0 to 1000000\n");
+        "bvtrain: error: --max-restarts: 'two' is not an integer from 0 to 1000000\n");
   CHECK(refused({"--config"}) == "--config: error: needs a value\n");
   CHECK(refused({"ckpt", "diff", "A"}) ==
         "bvtrain: error: the argument B is missing; see bvtrain ckpt diff --help\n");
@@ -182,6 +182,13 @@ TEST_CASE("a misspelt option is compared with those of its own command") {
         "--help\n");
   CHECK(refused({"ckpt", "rm", "w", "--steps", "x"}) ==
         "bvtrain: error: --steps: 'x' is not an integer of at least 0\n");
+  // Not octal and not hexadecimal.
+  CHECK(refused({"ckpt", "rm", "w", "--steps", "8,010"}) ==
+        "bvtrain: error: --steps: '010' has a leading zero: write 10\n");
+  CHECK(refused({"predict", "--workdir", "w", "--batch-size", "0x10", "a.jpg"}) ==
+        "bvtrain: error: --batch-size: '0x10' is not an integer from 1 to 65536\n");
+  CHECK(refused({"--config", "c.yaml", "--workdir", "w", "--nnodes", "010"}) ==
+        "bvtrain: error: --nnodes: '010' has a leading zero: write 10\n");
   CHECK(refused({"--config", "c.yaml", "-b", "32"}) ==
         "bvtrain: error: unknown option '-b': write --set input.batch_size=32\n");
   // Flags of other trainers: one is a key here, another a mapping.

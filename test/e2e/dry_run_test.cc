@@ -172,7 +172,7 @@ TEST_CASE(
       {{"--launcher", "foo"},
        "--launcher foo: error: expected auto, none, self, env, slurm or mpi\n"},
       {{"--devices", "cpu:0"}, "--devices cpu:0: error: expected cpu:N with N from 1 to 1024\n"},
-      {{"--nnodes", "0"}, "--nnodes 0: error: expected a number from 1 to 65536\n"},
+      {{"--nnodes", "0"}, "bvtrain: error: --nnodes: '0' is not an integer from 1 to 65536\n"},
       {{"--node-rank", "1"}, "--node-rank 1: error: must be below --nnodes, which is 1\n"},
       {{"--nnodes", "2", "--node-rank", "2"}, "--node-rank=2: error: must be below --nnodes=2\n"},
       {{"--rendezvous", "n0"},

@@ -63,6 +63,17 @@ TEST_CASE("what is wrong with the command line") {
   CHECK(run({}).code == 2);
 }
 
+TEST_CASE("a current folder that has been deleted") {
+  const TempFolder dir;
+  const std::string line = "cd '" + dir.path() + "' && mkdir gone && cd gone && rmdir ../gone && " +
+                           "exec \"$BVTRAIN\" --version";
+  const Finished finished = Process("/bin/sh", {"/bin/sh", "-c", line}, {}).wait();
+  CHECK(finished.code == 2);
+  CHECK(finished.out.empty());
+  CHECK(finished.err ==
+        "bvtrain: error: the current folder has been deleted; change to one that exists\n");
+}
+
 TEST_CASE("what is wrong with data") {
   Bad bad;
   const std::string idx =

@@ -133,7 +133,7 @@ TEST_CASE("predict takes an evaluator's data, and refuses what it cannot use") {
        "--eval test: error: takes the evaluator's data; give no images with it\n"},
       {{"--eval", "test", "--outputs", "image"}, "--outputs image: error: needs --output F.npz\n"},
       {{"--eval", "test", "--first", "0"},
-       "bvtrain: error: --first: '0' is not a number from 1 to 1073741824\n"}};
+       "bvtrain: error: --first: '0' is not an integer from 1 to 1073741824\n"}};
   for (const auto& [args, line] : refused) {
     const Finished finished = predict(args);
     CHECK(finished.code == 2);
