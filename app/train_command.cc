@@ -71,6 +71,7 @@ void end_failed(Trainer& trainer, Group& group) {
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
            c10::Device device, const RankLayout& layout) {
   const bool writes = !arguments.workdir.empty();
+  check_versions(group, fmt::format("{} ({})", BV_VERSION, build_commit()));
   std::optional<Group::Phase> start(std::in_place, group, kIndexing);  // until the first step
   if (group.rank() == 0) crash_point("start.data");
   FoundRun found;  // rank 0 only
@@ -90,7 +91,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   }
   nlohmann::json data;
   if (writes || group.size() > 1) data = data_summary(recipe);
-  check_ranks(group, recipe, data, BV_VERSION, writes);
+  check_ranks(group, recipe, data, writes);
   recipe.data->open_cache(group);
   start.emplace(group, "start");
   TrainerOptions options = {.argv = arguments.argv,

@@ -41,8 +41,9 @@ constexpr KeyText kVitKeys[] = {
      "the model scores much better on the training data than on the test data."},
     kHeadZeroinit,
     {"scan", "bool", "false",
-     "Whether to stack each parameter of all blocks into one array, as big_vision can. The results "
-     "are the same, and weights of either form can be loaded. It is not faster here, and sharded "
+     "Whether to stack each parameter of all blocks into one array, as big_vision can. With the "
+     "same weights the results are the same, and weights of either form can be loaded; the random "
+     "weights of a new model differ. It is not faster here, and sharded "
      "training then has all blocks in memory at once, so leave it off unless a big_vision config "
      "sets it."},
     {"remat_policy", "'none' | 'nothing_saveable' | 'everything_saveable'",

@@ -205,6 +205,22 @@ void warn_of_repeated_runs(Comparison& all) {
   }
 }
 
+// A key may have another default in another version, and a metric may be measured differently.
+void warn_of_versions(Comparison& all) {
+  std::map<std::string, int64_t> counts;
+  for (const RunRecord& run : all.runs) {
+    if (!run.version.empty()) ++counts[run.version];
+  }
+  if (counts.size() < 2) return;
+  std::vector<std::string> versions;
+  for (const auto& [version, count] : counts)
+    versions.push_back(fmt::format("{} {}", counted(count, "run"), version));
+  all.warnings.push_back(
+      fmt::format("the runs are of different versions of bvtrain, which may have "
+                  "other defaults or measure differently: {}",
+                  short_list(versions)));
+}
+
 void warn_of_missing_values(Comparison& all) {
   for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
     const std::string& name = all.metrics[metric].name;
@@ -234,13 +250,19 @@ void warn_of_missing_values(Comparison& all) {
 void warn_of_unknown_directions(Comparison& all) {
   for (size_t metric = 0; metric < all.metrics.size(); ++metric) {
     if (all.metrics[metric].direction != Direction::none) continue;
+    const std::string& name = all.metrics[metric].name;
     const bool sorts = metric == 0, best = all.value == MetricValue::best;
     if (!sorts && !best) continue;
+    // Alone, --better would also change the metric that sorts.
+    const std::string remedy =
+        sorts ? "set it with --better"
+              : fmt::format("to show the best, sort by it: --sort {} with --better higher or lower",
+                            name);
     all.warnings.push_back(fmt::format(
-        "{}: warning: its name does not say whether higher or lower values are better, so {}{}{}; "
-        "set it with --better",
-        all.metrics[metric].name, sorts ? "the highest come first" : "",
-        sorts && best ? ", and " : "", best ? "the last values are shown, not the best" : ""));
+        "{}: warning: its name does not say whether higher or lower values are better, so "
+        "{}{}{}; {}",
+        name, sorts ? "the highest come first" : "", sorts && best ? ", and " : "",
+        best ? "the last values are shown, not the best" : "", remedy));
   }
 }
 
@@ -330,6 +352,7 @@ Comparison compare(std::vector<RunRecord> runs, const CompareOptions& options) {
     return sort_key(all, a) < sort_key(all, b);
   });
   warn_of_repeated_runs(all);
+  warn_of_versions(all);
   warn_of_missing_values(all);
   warn_of_unknown_directions(all);
   return all;

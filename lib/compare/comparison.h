@@ -29,7 +29,7 @@ struct Spread {
   int64_t n = 0;                   // 0: no run has the metric
 };
 // Does not depend on the order of the values. Equal values have exactly their value as the mean,
-// and the deviation 0. If a value is not finite, the deviation is NaN.
+// and the deviation 0. If one of several values is not finite, the deviation is NaN.
 Spread spread_of(const std::vector<double>& values);
 
 struct ComparedMetric {

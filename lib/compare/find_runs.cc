@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -35,12 +34,6 @@ bool has_run(const Workdir& workdir) {
     if (file_exists(file)) return true;
   }
   return folder_exists(workdir.ckpt().path());
-}
-
-// Whether a run makes a folder of this name in its workdir.
-bool is_of_run(std::string_view name) {
-  return name == "ckpt" || name == "eval" || name == "log" || name == "post-mortem" ||
-         name == "tb" || name == "trace";
 }
 
 struct Subfolder {
@@ -78,7 +71,7 @@ class RunSearch {
     bool runs = run;
     if (levels > 0) {
       for (const auto& [is_link, name] : folders_in(folder)) {
-        if ((run || in_run) && is_of_run(name)) continue;
+        if ((run || in_run) && Workdir::is_folder_of_run(name)) continue;
         const std::string path = (fs::path(folder) / name).string();
         runs = collect(path, levels - 1, links + is_link, run || in_run) || runs;
       }
@@ -128,18 +121,21 @@ const char* no_run_text(const std::string& path) {
              : "not a workdir, and it holds none";
 }
 
-// Warns of each workdir that holds others. `runs` has the paths by canonical path.
+// Warns of each workdir that holds others, or links to others. `runs` has the paths by canonical
+// path.
 void warn_of_nested_runs(const std::map<std::string, RunSearch::Found>& runs,
                          std::vector<std::string>& warnings) {
   for (const auto& [real, run] : runs) {
-    const std::string inside = real + "/";
-    int64_t count = 0;
-    for (auto at = runs.lower_bound(inside); at != runs.end() && at->first.starts_with(inside);
-         ++at)
-      ++count;
+    const std::string inside = real + "/", linked = run.path + "/";
+    const int links = run.links;
+    const int64_t count = std::count_if(runs.begin(), runs.end(), [&](const auto& other) {
+      const RunSearch::Found& found = other.second;
+      return other.first.starts_with(inside) ||
+             (found.links > links && found.path.starts_with(linked));
+    });
     if (count == 0) continue;
     warnings.push_back(
-        fmt::format("{}: warning: is itself the workdir of a run; the table also has the {} in the "
+        fmt::format("{}: warning: is itself the workdir of a run; the table also has {} in the "
                     "folders below it",
                     run.path, counted(count, "run")));
   }

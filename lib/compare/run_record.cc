@@ -66,6 +66,15 @@ void add_history(const nlohmann::json& run_json, FlatConfig& config) {
   }
 }
 
+std::string version_of(const nlohmann::json& run_json) {
+  const auto text = [&](const char* name) {
+    const auto member = run_json.find(name);
+    return member != run_json.end() && member->is_string() ? member->get<std::string>() : "";
+  };
+  const std::string version = text("version"), commit = text("commit");
+  return commit.empty() ? version : fmt::format("{} ({})", version, commit);
+}
+
 // Returns when the run that `bvtrain eval` has measured first started, as in its run.json; "" if
 // that is not known. `rows`: the folder of the rows.
 std::string start_of_evaluated(const Workdir& rows) {
@@ -137,6 +146,7 @@ std::optional<RunRecord> read_run(const std::string& dir, bool with_curves,
     run.fold = take_fold(run.config);
     const nlohmann::json run_json = peek_run_json(workdir.run_json());
     add_history(run_json, run.config);
+    run.version = version_of(run_json);
     const auto changes = run_json.value("config_changes", nlohmann::json::array());
     const auto owners = run_json.value(kMetricOwnersKey, std::map<std::string, std::string>());
     run.metrics =

@@ -21,9 +21,12 @@ struct RunRecord {
   // The keys of `config` whose values are the defaults of their plug-ins or of the machine.
   std::set<std::string> defaults = {};
   std::string seed;  // as JSON; "" if the config has none
+  // Of the program that started the run last: "0.1.0 (1c5c5c8f2d10)"; "" if it is not known.
+  std::string version;
   std::string fold;  // of cross-validation: "2/5"; "" if there is none
   RunStatus status;
-  // Also the series of `bvtrain eval` in the folder eval/ that the run itself has not measured.
+  // Also the series that `bvtrain eval` has written to eval/, if the run itself has not measured
+  // the metric, or not at its end.
   MetricScan metrics;
 
   // Whether the run has finished, but this metric of an evaluator was not measured at its end: a

@@ -18,11 +18,11 @@ void*& plugin() {
   return handle;
 }
 
-std::string folder_of_executable() {
+// Ends in " (deleted)" if the file has been deleted or replaced since the program started.
+std::string path_of_executable() {
   char path[PATH_MAX];
   const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
-  const std::string file(path, size > 0 ? static_cast<size_t>(size) : 0);
-  return file.substr(0, file.rfind('/'));
+  return {path, size > 0 ? static_cast<size_t>(size) : 0};
 }
 
 }  // namespace
@@ -34,7 +34,8 @@ bool has_cuda_driver() {
 }
 
 std::string cuda_plugin_file() {
-  const std::string folder = folder_of_executable();
+  const std::string executable = path_of_executable();
+  const std::string folder = executable.substr(0, executable.rfind('/'));
   for (const char* there : {"/", "/../lib/bvtrain/"}) {
     const std::string file = folder + there + kFile;
     if (::access(file.c_str(), F_OK) == 0) return file;
@@ -61,10 +62,13 @@ void open_cuda(const std::string& where) {
                             kFile, why ? why : "unknown reason"));
   }
   const std::string version = cuda_function<const char*()>("bvtrain_cuda_version")();
-  if (version != BV_CUDA_VERSION)
-    throw Error(Exit::usage, where,
-                fmt::format("{} was built with bvtrain {}, but this is {}: rebuild both", kFile,
-                            version, BV_CUDA_VERSION));
+  if (version == BV_CUDA_VERSION) return;
+  const bool replaced = path_of_executable().ends_with(" (deleted)");
+  throw Error(
+      replaced ? Exit::peer : Exit::usage, where,
+      fmt::format("{} was built with bvtrain {}, but this is {}: {}", kFile, version,
+                  BV_CUDA_VERSION,
+                  replaced ? "bvtrain was replaced while it ran; start it again" : "rebuild both"));
 }
 
 int count_cuda(const std::string& where) {

@@ -21,7 +21,8 @@ std::string cuda_plugin_file();
 // Opens the plug-in; does nothing the second time. Must be called before any code asks LibTorch
 // whether CUDA is available, because LibTorch caches the answer. Throws Error(Exit::usage, where,
 // ...) if the host has no driver, if the plug-in or one of its libraries is missing, or if it was
-// built with another version of bvtrain.
+// built with another version of bvtrain. The code is Exit::peer if bvtrain was replaced while it
+// ran.
 void open_cuda(const std::string& where);
 // Returns the number of visible devices. Throws Error(Exit::usage, where, ...) with the driver's
 // reason if there are none.

@@ -26,14 +26,13 @@ PrecisionChoice choose_precision(std::string_view word, c10::Device device, CpuB
   if (word == "bf16" || (choice.automatic && fast)) choice.precision = Precision::bf16;
   if (choice.automatic || (word == "bf16" && !fast))
     choice.reason = device.is_cpu() ? about(cpu) : "the device is a GPU";
+  choice.word = choice.automatic ? "auto" : choice.name();
   return choice;
 }
 
 std::string PrecisionChoice::name() const {
   return precision == Precision::bf16 ? "bf16" : "float32";
 }
-
-std::string PrecisionChoice::config() const { return automatic ? "auto" : name(); }
 
 std::string PrecisionChoice::text() const {
   return automatic ? fmt::format("auto: {}, because {}", name(), reason) : name();

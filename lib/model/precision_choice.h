@@ -15,12 +15,14 @@ namespace bv {
 struct PrecisionChoice {
   Precision precision = Precision::float32;
   bool automatic = false;  // the config says `auto`
+  // What the config says: "auto", "float32" or "bf16".
+  std::string word = "float32";
+  bool of_model = false;  // a key of the model decides, not `precision`
   // Why `auto` chose this precision, or why the bf16 of the config saves no time: "this CPU has no
   // bf16 instructions". Empty if there is nothing to say.
   std::string reason;
 
-  std::string name() const;    // "float32" or "bf16"
-  std::string config() const;  // what the config says: "auto", "float32" or "bf16"
+  std::string name() const;  // "float32" or "bf16"
   // Returns "auto: float32, because this CPU has no bf16 instructions", or only the name if the
   // config names it.
   std::string text() const;

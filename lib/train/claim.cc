@@ -75,10 +75,12 @@ void tell_if_stopped(const Group& group, const Work& work) {
 
 }  // namespace
 
-void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data,
-                 const std::string& version, bool writes) {
-  check_agreement(group, {{"version", version},
-                          {"--workdir", writes ? "a folder" : "none"},
+void check_versions(Group& group, const std::string& version) {
+  check_agreement(group, {{"version", version}});
+}
+
+void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data, bool writes) {
+  check_agreement(group, {{"--workdir", writes ? "a folder" : "none"},
                           {"config", fmt::format("{:016x}", hash64(recipe.config.yaml()))},
                           // `auto` may mean something else on another host.
                           {"device", recipe.device.is_cpu() ? "cpu" : "cuda"},

@@ -14,11 +14,14 @@
 
 namespace bv {
 
-// Throws Error(Exit::usage) unless all ranks have the same version of the program and read the same
-// config and data: they would otherwise train different models together. Warns if their devices
-// differ. `data`: data_summary(recipe); not used in a group of one. `writes`: there is a workdir.
-void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data,
-                 const std::string& version, bool writes);
+// Throws Error(Exit::usage) unless all ranks have the same `version` of the program. They must call
+// this before any other collective operation, because those may differ between versions.
+void check_versions(Group& group, const std::string& version);
+
+// Throws Error(Exit::usage) unless all ranks read the same config and data: they would otherwise
+// train different models together. Warns if their devices differ. `data`: data_summary(recipe); not
+// used in a group of one. `writes`: there is a workdir.
+void check_ranks(Group& group, const Recipe& recipe, const nlohmann::json& data, bool writes);
 
 // Returns rank 0's class names on every rank: other ranks may have no access to the workdir.
 ClassNames agreed_classes(Group& group, const ClassNames& mine);

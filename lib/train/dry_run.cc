@@ -144,7 +144,7 @@ nlohmann::ordered_json DryRunSummary::json() const {
           {"parameters", parameters},
           {"macs_per_example", macs},
           {"precision", precision.name()},
-          {"precision_config", precision.config()},
+          {"precision_config", precision.word},
           {"precision_reason", precision.reason},
           {"start", start},
           {"total_steps", length.total_steps},

@@ -75,6 +75,16 @@ class NoModel : public Model {
 PrecisionChoice read_precision_choice(const Config& config, c10::Device device) {
   const std::string word = config.word("precision", "auto", {"float32", "bf16", "auto"});
   PrecisionChoice choice = choose_precision(word, device, cpu_bf16());
+  const bool vit = config.is_text("model_name", "vit") && config.is_map("model");
+  for (const auto& [dtype, precision] :
+       {std::pair{"float32", Precision::float32}, std::pair{"bfloat16", Precision::bf16}}) {
+    if (!vit || !config.section("model").is_text("dtype_mm", dtype)) continue;
+    if (!choice.automatic && choice.precision != precision)
+      config.warn("precision", fmt::format("has no effect, because model.dtype_mm is {}", dtype));
+    choice.precision = precision;
+    choice.of_model = true;
+    choice.reason = choice.automatic ? fmt::format("model.dtype_mm is {}", dtype) : "";
+  }
   if (choice.automatic) config.explain_as("precision", choice.name());
   return choice;
 }

@@ -93,14 +93,18 @@ ConfigChanges changes_since(const Restored& checkpoint, const Recipe& recipe,
     return change.key() == "precision";
   });
   // `auto` may resolve to another precision on this machine.
-  if (!named && precision != recipe.precision_choice.name())
+  if (!named && !recipe.precision_choice.of_model && precision != recipe.precision_choice.name())
     all.push_back({{"precision"}, precision, recipe.precision_choice.name()});
   all.insert(all.end(), other_data.begin(), other_data.end());
+  const auto keeps_precision = [&](const ConfigChange& change) {
+    return change.key() == "precision" && checkpoint.meta.contains("precision") &&
+           precision == recipe.precision_choice.name();
+  };
   // A run with total_steps: 0 measures the weights that it starts from.
   const bool trains = !recipe.length.no_training;
   for (ConfigChange& change : all) {
     const bool accepted = (leaves_training(change) && (trains || !changes_start(change))) ||
-                          whole.contains(evaluator_of(change)) ||
+                          whole.contains(evaluator_of(change)) || keeps_precision(change) ||
                           (same_data && data_paths.matches(change.key()));
     (accepted ? changes.harmless : changes.changing).push_back(std::move(change));
   }

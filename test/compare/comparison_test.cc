@@ -260,6 +260,26 @@ TEST_CASE(
   CHECK(all.groups.back().spreads[0].mean == Approx(0.8));
 }
 
+TEST_CASE("runs of different versions are told") {
+  const Workdirs runs;
+  for (const char* name : {"a", "b", "c", "old"})
+    runs.run(name, fmt::format("seed: \"{}\"\n", name), {0.5});
+  const auto write = [&](const std::string& name, const std::string& commit) {
+    runs.dir.write(name + "/run.json",
+                   fmt::format(R"({{"version": "0.1.0", "commit": "{}"}})", commit));
+  };
+  write("a", "aaaa");
+  write("b", "aaaa");
+  write("c", "aaaa");
+  CHECK(runs.compared().warnings.empty());  // the version of `old` is not known
+  write("c", "cccc");
+  CHECK(runs.compared().warnings ==
+        Names{"the runs are of different versions of bvtrain, which may have other defaults "
+              "or measure differently: 2 runs 0.1.0 (aaaa), 1 run 0.1.0 (cccc)"});
+  runs.dir.write("c/run.json", R"({"version": 1, "commit": [2]})");
+  CHECK(runs.compared().warnings.empty());
+}
+
 TEST_CASE("small values keep their digits beside a run that exploded") {
   const auto text = [](const std::vector<double>& values) {
     const Workdirs runs;

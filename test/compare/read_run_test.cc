@@ -268,8 +268,21 @@ TEST_CASE("runs in the workdir of another run are listed, and a warning says so"
   Lines warnings;
   CHECK(short_names(find_runs({all.dir.path()}, warnings)) ==
         Lines{"nest", "nest/a", "nest/b/c", "single"});
-  CHECK(warnings == Lines{all.dir / "nest: warning: is itself the workdir of a run; the table also "
-                                    "has the 2 runs in the folders below it"});
+  const std::string warning =
+      all.dir / "nest: warning: is itself the workdir of a run; the table also has ";
+  CHECK(warnings == Lines{warning + "2 runs in the folders below it"});
+  // Runs that are reached by links are in the table too.
+  std::filesystem::remove_all(all.dir / "nest/a");
+  warnings.clear();
+  find_runs({all.dir / "nest"}, warnings);
+  CHECK(warnings == Lines{warning + "1 run in the folders below it"});
+  std::filesystem::create_directory_symlink("../../single", all.dir / "nest/b/link");
+  warnings.clear();
+  CHECK(find_runs({all.dir / "nest"}, warnings).size() == 3);
+  CHECK(warnings == Lines{warning + "2 runs in the folders below it"});
+  warnings.clear();
+  CHECK(find_runs({all.dir / "nest", all.dir / "nest/../single"}, warnings).size() == 3);
+  CHECK(warnings == Lines{warning + "1 run in the folders below it"});
 }
 
 TEST_CASE("a run has its own name, not that of a link, in whatever order folders are listed") {

@@ -107,6 +107,20 @@ TEST_CASE("a changed config is refused even if the finished run has saved no che
   CHECK(count(harmless.err, "changed config: ") == 1);
 }
 
+TEST_CASE("the precision that `auto` was in a run may be named") {
+  const FinishedRun finished;
+  const auto run = nlohmann::json::parse(read_text(finished.workdir + "/run.json"));
+  const auto used = run.at("precision").get<std::string>();
+  const Finished same = finished.again({"precision=" + used});
+  INFO(same.err);
+  CHECK(same.code == 0);
+  CHECK(contains(same.err, "changed config: precision: auto -> " + used + "\n"));
+  const std::string other = used == "bf16" ? "float32" : "bf16";
+  const Finished refused = finished.again({"precision=" + other});
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "changed config: precision: auto -> " + other + "\n"));
+}
+
 TEST_CASE("data that has changed is told, also if the checkpoint does not hold its size") {
   const FinishedRun finished;
   const std::string folder = finished.workdir + "/ckpt/step-10";
@@ -253,9 +267,18 @@ TEST_CASE("a changed config continues only with --accept-changes, and the old on
   CHECK(read_text(finished.workdir + "/config.yaml") == before);
   CHECK(read_text(finished.workdir + "/metrics.jsonl") == metrics);
 
+  const std::string folder = finished.workdir + "/ckpt/step-10";
+  Manifest manifest = read_manifest(folder);
+  manifest.meta["commit"] = "0123456789ab";
+  write(folder + "/manifest.json", manifest.text());
   const Finished accepted = finished.again(changes, {"--accept-changes"});
   INFO(accepted.err);
   REQUIRE(accepted.code == 0);
+  const auto version = manifest.meta["tool_version"].get<std::string>();
+  CHECK(contains(accepted.err,
+                 fmt::format("warning: the checkpoint is from bvtrain {0} (0123456789ab), this is "
+                             "bvtrain {0}",
+                             version)));
   CHECK(read_text(finished.workdir + "/config-until-step-10.yaml") == before);
   CHECK(contains(read_text(finished.workdir + "/config.yaml"), "lr: 0.001"));
   // Examples and epochs continue from where they were: 10 steps of 64, then 10 of 32.

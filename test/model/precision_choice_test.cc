@@ -17,7 +17,7 @@ TEST_CASE("precision auto is bf16 where that is faster than float32") {
   CHECK(choose_precision("auto", cpu, CpuBf16::fast).precision == Precision::bf16);
   CHECK(choose_precision("auto", gpu, CpuBf16::none).text() ==
         "auto: bf16, because the device is a GPU");
-  CHECK(choose_precision("auto", gpu, CpuBf16::none).config() == "auto");
+  CHECK(choose_precision("auto", gpu, CpuBf16::none).word == "auto");
 }
 
 TEST_CASE("a precision that the config names is taken on every device") {
@@ -26,7 +26,7 @@ TEST_CASE("a precision that the config names is taken on every device") {
       const PrecisionChoice choice = choose_precision(word, c10::kCPU, bf16);
       CHECK_FALSE(choice.automatic);
       CHECK(choice.name() == word);
-      CHECK(choice.config() == word);
+      CHECK(choice.word == word);
       CHECK(choice.text() == word);
       CHECK(choice.reason.empty() == (word == "float32" || bf16 == CpuBf16::fast));
     }

@@ -218,7 +218,7 @@ Exit Trainer::loop() {
     group_.note_step(step);
     done_step_ = step;
     pace_.add(reading(step), plan.log);
-    const std::string here = fmt::format("step.rank{}", group_.rank());  // allocates nothing
+    const std::string here = fmt::format("step.rank{}", group_.rank());  // short: no heap memory
     crash_point(here);
     if (group_.size() > 1 && flips_bit(here))
       recipe_.step->params().data().view(at::kInt).select(0, 0).bitwise_xor_(1 << 23);

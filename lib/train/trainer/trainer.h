@@ -141,6 +141,7 @@ class Trainer {
   void load_checkpoint(const Restored& from, const std::string& why);
   void copy_weights(std::vector<WeightCopy> weights);
   void warn_of_untrained(const std::vector<WeightCopy>& weights) const;
+  void warn_of_other_version(const Restored& from) const;
   void warn_of_other_length() const;
   void warn_of_other_classes(const std::string& key, const std::string& file,
                              const std::vector<WeightCopy>& weights) const;

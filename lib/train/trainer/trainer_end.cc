@@ -151,7 +151,7 @@ RunResult Trainer::result(Exit code, const std::string& reason) const {
   result.config_hash = config_hash(recipe_.config.json());
   result.seed = recipe_.seed;
   result.precision = recipe_.precision_choice.name();
-  result.precision_config = recipe_.precision_choice.config();
+  result.precision_config = recipe_.precision_choice.word;
   result.host = host_name();
   result.device = recipe_.device.is_cpu() ? "cpu" : cuda_name(recipe_.device.index());
   result.processes = group_.size();

@@ -249,6 +249,7 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
         "of a run that was not interrupted",
         before, device);
   }
+  warn_of_other_version(from);
   load_run_state(*recipe_.step, from);
   start_folder_ = from.folder;
   first_step_ = step_ = from.step;
@@ -280,6 +281,23 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
   if (from.meta.contains("due_evals"))  // not in older checkpoints
     interrupted_evals_ = from.meta.at("due_evals").get<std::set<std::string>>();
   adopt_threads(from.meta.at("compute_threads"), ranks);
+}
+
+// A version may round differently, have another default of a key, or measure a metric differently.
+void Trainer::warn_of_other_version(const Restored& from) const {
+  const auto text = [](const std::string& version, const std::string& commit) {
+    return commit.empty() || commit == "unknown" ? version
+                                                 : fmt::format("{} ({})", version, commit);
+  };
+  const std::string now = text(options_.tool_version, options_.commit);
+  // Older checkpoints do not name the commit.
+  const std::string before =
+      text(from.meta.value("tool_version", ""), from.meta.value("commit", ""));
+  if (before.empty() || before == now || !is_rank0()) return;
+  log::warn(
+      "the checkpoint is from bvtrain {}, this is bvtrain {}: results may differ from those of a "
+      "run with one version only",
+      before, now);
 }
 
 // `total_epochs` and the schedules are counted in steps of the current batch size, even if the
@@ -361,7 +379,7 @@ void Trainer::write_run_json(const std::string& start) {
       {"restarts", std::max<int64_t>(earlier_.count - (options_.before ? 1 : 0), 0)},
       {"compute_threads", recipe_.compute_threads},
       {"precision", recipe_.precision_choice.name()},
-      {"precision_config", recipe_.precision_choice.config()},
+      {"precision_config", recipe_.precision_choice.word},
       {"synthetic", options_.synthetic},
       {"config_changes", changes},
       {"rollbacks", earlier_.rollbacks},
