@@ -75,7 +75,7 @@ inline std::vector<Case> models() {
            "{patch_size: [8, 8], num_blocks: 2, hidden_dim: 16, tokens_mlp_dim: 12, "
            "channels_mlp_dim: 24, stoch_depth: 0.5}"},
           {"bit", "{width: 0.5, depth: [2, 1]}"},
-          {"bit_paper", "{width: 0.5, depth: [2, 1]}"},
+          {"bit_paper", "{width: 0.5, depth: [2, 1], head_zeroinit: false}"},
           {"flexi_vit", "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 5}"},
           {"cnn", "{}"},
           {"resnet_cifar", "{width: 16}"},

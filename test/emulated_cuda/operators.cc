@@ -287,6 +287,9 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   m.impl("copy_", TORCH_FN(copy));
+  // Otherwise LibTorch splits it into _slow_conv2d_backward, because a GPU without cuDNN would need
+  // that. On a CPU its weight gradient is wrong for a 1x1 kernel.
+  m.impl("convolution_backward", torch::CppFunction::makeFromBoxedFunction<&run_operator>());
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
 }
 

@@ -46,11 +46,11 @@ constexpr std::array kWorks = {
     Work{"digits", 28, 28, 1, false,
          R"(value_range(-1, 1)|onehot(10, key="label", key_result="labels")|)"
          R"(keep("image", "labels"))",
-         72e3},
+         59e3},
     Work{"crops", 32, 32, 3, false,
          R"(pad_to_shape([40, 40, 3], where="both")|random_crop(32)|flip_lr|value_range(-1, 1)|)"
          R"(onehot(10, key="label", key_result="labels")|keep("image", "labels"))",
-         104e3},
+         92e3},
     Work{"photographs", 375, 500, 3, true,
          R"(decode_jpeg_and_inception_crop(224)|flip_lr|value_range(-1, 1)|)"
          R"(onehot(1000, key="label", key_result="labels")|keep("image", "labels"))",

@@ -1,8 +1,13 @@
-// Compares conv2d_in_float32(), forward and backward, with LibTorch's convolution in float64.
+// Compares conv2d_in_float32() and the convolutions that convolve() gives to it, forward and
+// backward, with LibTorch's convolution in float64.
 #include "lib/model/kernels/conv_in_float32.h"
 
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "lib/model/layers/compute.h"
 #include "test/model/against_formula.h"
 
 namespace bv::test {
@@ -46,6 +51,33 @@ TEST_CASE("a convolution of bfloat16 in float32 agrees with LibTorch's in float6
         errors(results(layer, all, at::kFloat), results(formula, all, at::kDouble));
     for (size_t i = 0; i < far.size(); ++i)
       CHECK(far[i] < (i < 2 ? 0x1p-8 : 1e-5));  // only the result and the gradient of x are rounded
+  }
+}
+
+TEST_CASE("convolutions in bfloat16 whose results are one pixel wide are right") {
+  for (const int64_t width : {1, 2}) {
+    for (const int64_t channels : {3, 64}) {
+      INFO(channels << " channels, width " << width);
+      const Tensors all = {values({4, channels, 64, width}, 1), values({64, channels, 3, 3}, 2),
+                           values({4, 64, 32, 1}, 3)};
+      const int64_t strides[] = {2, 2}, pads[] = {1, 1};
+      const auto formula = [&](const Tensors& in) {
+        return at::conv2d(in[0], in[1], at::Tensor(), strides, pads);
+      };
+      const auto layer = [&](const Tensors& in) {
+        Pass pass;
+        pass.precision = Precision::bf16;
+        const at::Tensor x = in[0].contiguous(at::MemoryFormat::ChannelsLast);
+        return convolve(x, in[1], at::Tensor(), strides, pads, pass).to(at::kFloat);
+      };
+      for (int i = 0; i < 8; ++i) {
+        // Leaves NaN in freed memory, which the next tensors get.
+        at::full({1 << 16}, std::nanf(""), at::kFloat);
+        for (const double far :
+             errors(results(layer, all, at::kFloat), results(formula, all, at::kDouble)))
+          CHECK(far < 0x1p-6);
+      }
+    }
   }
 }
 

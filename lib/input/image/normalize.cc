@@ -17,11 +17,14 @@ struct Tiles {
 
 Tiles tile(const Normalization& normalization) {
   constexpr size_t kValues = 128;
-  const size_t repeats = (kValues + normalization.low.size() - 1) / normalization.low.size();
-  Tiles tiles;
-  for (size_t i = 0; i < repeats; ++i) {
-    tiles.low.insert(tiles.low.end(), normalization.low.begin(), normalization.low.end());
-    tiles.range.insert(tiles.range.end(), normalization.range.begin(), normalization.range.end());
+  const size_t channels = normalization.low.size();
+  const size_t count = (kValues + channels - 1) / channels * channels;
+  Tiles tiles = {std::vector<float>(count), std::vector<float>(count)};
+  for (size_t i = 0; i < count; i += channels) {
+    for (size_t c = 0; c < channels; ++c) {
+      tiles.low[i + c] = normalization.low[c];
+      tiles.range[i + c] = normalization.range[c];
+    }
   }
   return tiles;
 }

@@ -50,8 +50,8 @@ void sum_each_row(const at::Tensor& x, float* sums) {
                 });
 }
 
-// Writes the sums of kVectors * kLanes columns, or of the first `count`, to `sums`. Few rows of a
-// wide matrix fit the cache, so a cache line is read as a whole.
+// Writes the sums of kVectors * kLanes columns, or of the first `count`, to `sums`. Takes several
+// vectors of a row at once, so that it reads whole cache lines.
 template <class Floats, int kVectors, class T>
 [[gnu::always_inline]] inline void sum_some_columns(const T* from, int64_t rows, int64_t stride,
                                                     int64_t count, float* sums) {
@@ -73,12 +73,12 @@ void sum_chunks_of_rows(const RowChunks& rows, const at::Tensor& x, float* parts
       rows, [=](auto registers, int64_t i, int64_t first,
                 int64_t last) __attribute__((always_inline)) {
         using Floats = typename decltype(registers)::Floats;
-        constexpr int64_t kLine = 4 * simd::kLanes;
+        constexpr int64_t kColumns = 4 * simd::kLanes;
         const T* const from = data + first * rows.size;
         float* const to = parts + i * rows.size;
         int64_t j = 0;
-        for (; j + kLine <= rows.size; j += kLine)
-          sum_some_columns<Floats, 4>(from + j, last - first, rows.size, kLine, to + j);
+        for (; j + kColumns <= rows.size; j += kColumns)
+          sum_some_columns<Floats, 4>(from + j, last - first, rows.size, kColumns, to + j);
         for (; j < rows.size; j += simd::kLanes)
           sum_some_columns<Floats, 1>(from + j, last - first, rows.size, rows.size - j, to + j);
       });

@@ -58,8 +58,8 @@ template <class Floats, class T>
 
 // Writes the gradient of a row. Let z be the normalized row and h = grad * scale. Then
 //   dx = above + rstd (h - mean(h) - z mean(h z)).
-// Adds grad * z and grad to `sums` (2, size), the gradients of scale and bias. `above` may be null,
-// for 0. If `narrow` is not null, it becomes dx too.
+// Adds grad * z and grad to `sums` (2, size), the gradients of scale and bias. If `above` is null,
+// it counts as 0. If `narrow` is not null, dx is also written there, rounded to bfloat16.
 template <class Floats, class T>
 [[gnu::always_inline]] inline void gradient(const float* x, const T* grad, const float* scale,
                                             const RowMoments& m, const float* above, float* dx,
@@ -96,7 +96,8 @@ template <class Floats, class T>
   }
 }
 
-// What a row is before it is normalized: given, or the sum of two rows.
+// Where the rows to normalize come from. Given: x already holds them. Sum: each is the sum of the
+// rows of two tensors, and is first written to x.
 struct Given {};
 template <class T>
 struct Sum {
@@ -169,7 +170,7 @@ RowMoments* data(const at::Tensor& moments) {
   return reinterpret_cast<RowMoments*>(moments.data_ptr<float>());
 }
 
-// What the backward pass needs.
+// The normalized rows, and the moments of each row, which the backward pass needs.
 struct Normalised {
   at::Tensor y, moments;
 };
@@ -188,7 +189,8 @@ Normalised normalise_all(const Terms& terms, const at::Tensor& x, const at::Tens
 }
 
 // Returns the gradients of x, scale and bias for the gradient `given` of the normalized rows. Adds
-// `above` to the first one, if it is defined. If `narrow` is defined, it becomes that too.
+// `above`, if it is defined, to the gradient of x. Writes the gradient of x also to `narrow`, if it
+// is defined, rounded to bfloat16.
 std::array<at::Tensor, 3> gradients_of(const variable_list& saved, const at::Tensor& given,
                                        const at::Tensor& above, const at::Tensor& narrow) {
   const at::Tensor &x = saved[0], &scale = saved[1], &moments = saved[2];

@@ -13,10 +13,11 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 // float32. With x in bfloat16 it rounds the result and the gradient of x, and nothing else.
 at::Tensor linear_in_float32(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// The same with x, weight and bias rounded to bfloat16. oneDNN multiplies them and adds the bias in
-// float32. The gradient of the weight is rounded to bfloat16, that of the bias is not.
+// The same in bfloat16: x, weight and bias are rounded, and so are the result and the gradients of
+// x and the weight, but not the gradient of the bias. oneDNN sums in float32.
 at::Tensor linear_in_bf16(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-// Whether linear_in_bf16() computes x: on a CPU that multiplies bf16 fast.
+// Returns whether to call linear_in_bf16() for x: if it is not empty, and on a CPU that multiplies
+// bf16 fast.
 bool fits_linear_in_bf16(const at::Tensor& x);
 
 }  // namespace bv

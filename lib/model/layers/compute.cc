@@ -15,6 +15,15 @@ bool computes_in_float32(const at::Tensor& x, at::ScalarType type) {
   return type == at::kBFloat16 && x.is_cpu() && multiplies_bf16_in_float32();
 }
 
+// Returns whether oneDNN may compute this convolution wrongly in bfloat16. In LibTorch 2.11 it uses
+// uninitialized memory if the result is one pixel wide and the stride above 1: the gradient of the
+// weight is then wrong, and for tall images the result too.
+bool is_wrong_in_bf16(const at::Tensor& x, const at::Tensor& weight, at::IntArrayRef stride,
+                      at::IntArrayRef padding, at::ScalarType type) {
+  return x.is_cpu() && type == at::kBFloat16 && stride[1] > 1 &&
+         x.size(3) + 2 * padding[1] - weight.size(3) < stride[1];
+}
+
 }  // namespace
 
 at::ScalarType compute_type(const Pass& pass) {
@@ -57,7 +66,9 @@ at::Tensor matmul(const at::Tensor& x, const at::Tensor& kernel, const at::Tenso
 at::Tensor convolve(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                     at::IntArrayRef stride, at::IntArrayRef padding, Pass& pass) {
   const at::ScalarType type = compute_type(pass);
-  const at::Tensor y = computes_in_float32(x, type)
+  const bool in_float32 =
+      computes_in_float32(x, type) || is_wrong_in_bf16(x, weight, stride, padding, type);
+  const at::Tensor y = in_float32
                            ? conv2d_in_float32(x.to(type), weight, bias, stride, padding)
                            : at::conv2d(x.to(type), weight.to(type),
                                         bias.defined() ? bias.to(type) : bias, stride, padding);
