@@ -110,13 +110,18 @@ std::shared_ptr<const Source> stand_in(SyntheticSpec spec, const std::string& sp
   return make_synthetic(spec, names, env);
 }
 
-// Lets generated examples have the feature from which pp makes the labels, unless the source says
-// itself what its labels are called.
-SyntheticSpec with_label_of(SyntheticSpec spec, const std::string& labels_from) {
-  const bool one = !labels_from.empty() && labels_from.find('+') == std::string::npos;
-  const bool by_default =
-      spec.labels == SyntheticSpec::Labels::class_number && spec.label == "label";
-  if (one && by_default && labels_from != "labels") spec.label = labels_from;
+// Lets generated examples have the labels that pp and the task need, unless the source says itself
+// what its labels are.
+SyntheticSpec with_label_of(SyntheticSpec spec, const DataEnv& env) {
+  using Labels = SyntheticSpec::Labels;
+  if (spec.labels != Labels::class_number || spec.label != "label") return spec;
+  const bool as_they_are = env.labels_from == "labels";
+  if (env.labels_are_numbers)
+    spec.labels = Labels::target_and_targets;
+  else if (as_they_are)
+    spec.labels = Labels::number_and_classes;
+  const bool one = !env.labels_from.empty() && env.labels_from.find('+') == std::string::npos;
+  if (one && !as_they_are) spec.label = env.labels_from;
   return spec;
 }
 
@@ -218,7 +223,7 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
   if (registered(name)) {
     source = Source::Registry::make(name, data, data.place("name"), env.source);
     if (env.synthetic) {
-      const SyntheticSpec spec = with_label_of(source->synthetic_spec(), env.labels_from);
+      const SyntheticSpec spec = with_label_of(source->synthetic_spec(), env);
       source = stand_in(spec, split, split_place, env.source);
     }
   } else if (env.synthetic) {
@@ -228,7 +233,7 @@ OpenDataset prepare_data(const Config& data, const DataEnv& env) {
       spec.split_sizes = known->second;
     if (name.ends_with("_real")) spec.label = "real_label";  // the ReaL labels of ImageNet
     if (name == "imagenet21k") spec.label = "labels";        // an image may have several
-    source = stand_in(with_label_of(spec, env.labels_from), split, split_place, env.source);
+    source = stand_in(with_label_of(spec, env), split, split_place, env.source);
   } else if (is_tfds(data, name)) {
     source = Source::Registry::make("tfds", data, data.place("name"), env.source);
   } else {

@@ -31,7 +31,10 @@ struct SyntheticSpec {
     class_number,  // () int64
     classes,       // `labels`, (classes,) float32: 1 for the class and 0 for the others
     target,        // () float32: a regression target
-    targets        // `labels`, (num_classes,) float32: regression targets
+    targets,       // `labels`, (num_classes,) float32: regression targets
+    // Both a number and `labels`, for data whose features are not known without opening it.
+    number_and_classes,
+    target_and_targets
   };
   int64_t size = 1024;  // examples per split, for splits that are not in split_sizes
   std::map<std::string, int64_t> split_sizes = {};
@@ -39,7 +42,7 @@ struct SyntheticSpec {
   int64_t classes = 0;  // 0 = the config's num_classes
   bool encoded = true;  // images are JPEG bytes if true, uint8 arrays if false
   Labels labels = Labels::class_number;
-  std::string label = "label";  // the label's key, for class_number and target
+  std::string label = "label";  // the key of the number
 };
 
 // What a source observed about the files of a split; data_notes() turns it into warnings.

@@ -5,8 +5,11 @@
 // y (1 - ls) + ls / classes with `label_smoothing: ls`. With `class_weights` the loss is
 //   sum(w[c] * y[i, c] * -log p[i, c]) / sum(w[c] * y[i, c])
 // over all examples i of the batch and all classes c, with smoothed labels in the numerator only.
-// For one-hot labels this is torch's cross_entropy(weight=w, reduction="mean").
+// For one-hot labels this is torch's cross_entropy(weight=w, reduction="mean"). With `pos_weight`
+// the loss of an example is the sum over the classes of
+//   w[c] * y[i, c] * -log p[i, c] + (1 - y[i, c]) * -log(1 - p[i, c])
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/softplus.h>
 #include <ATen/ops/tensor.h>
 
 #include "lib/config/key_table.h"
@@ -14,6 +17,7 @@
 #include "lib/model/constant.h"
 #include "lib/model/loss.h"
 #include "lib/tasks/class_weights.h"
+#include "lib/tasks/pos_weight.h"
 #include "lib/tasks/sliced_labels.h"
 #include "lib/tasks/task.h"
 #include "lib/util/text.h"
@@ -32,7 +36,7 @@ const KeyTable classify_keys(
       "Whether an image may have several classes or none. The `loss` must then be `sigmoid_xent`, "
       "and labels must be within 0 and 1. Predictions are then independent probabilities of each "
       "class, and the evaluator `class_metrics` has `multilabel: true` by default."}},
-    kClassWeightKeys);
+    kClassWeightKeys, kPosWeightKeys);
 
 [[noreturn]] void refuse_classify(const std::string& why) {
   throw Error::in("classify", Exit::usage, why);
@@ -112,6 +116,8 @@ class Classify : public Task {
         class_names_(env.class_names),
         multilabel_(config.get<bool>("multilabel", false)) {
     check_one_output(env);
+    const std::vector<double> positive = read_pos_weight(config, env);
+    if (!positive.empty()) pos_weight_ = Constant(at::tensor(positive, at::kFloat));
     const std::vector<double> weights = read_class_weights(config, env);
     if (!weights.empty()) weights_ = Constant(at::tensor(weights, at::kFloat));
     if (multilabel_ && env.loss_name != "sigmoid_xent") {
@@ -121,7 +127,9 @@ class Classify : public Task {
     }
     if (config.has("class_weights") && env.loss_name != "softmax_xent")
       config.problem("class_weights",
-                     fmt::format("needs loss: softmax_xent, not {}", env.loss_name));
+                     fmt::format("needs loss: softmax_xent, not {}; pos_weight weights the "
+                                 "classes of sigmoid_xent",
+                                 env.loss_name));
   }
 
   void fit(Model&, const LabelledExamples& examples, const Example& first) const override {
@@ -151,6 +159,7 @@ class Classify : public Task {
       labels = labels.mul(1 - smoothing_).add_(share);
     }
     if (weights_.defined()) labels = labels * weights_.on(labels.options());
+    if (pos_weight_.defined()) return weighted_sigmoid_xent(logits, labels).mean();
     return (*loss_)(logits, labels).mean();
   }
 
@@ -172,11 +181,18 @@ class Classify : public Task {
   static at::Tensor forward(Model& model, const Batch& batch, Pass& pass) {
     return model.forward(need_key(batch, "image", "list it in keep(\"image\", ...)"), pass);
   }
+  // Returns the loss of each example, (n) float32.
+  at::Tensor weighted_sigmoid_xent(const at::Tensor& logits, const at::Tensor& labels) const {
+    const at::Tensor weights = pos_weight_.on(labels.options());
+    return (labels * weights * at::softplus(-logits) + (1 - labels) * at::softplus(logits)).sum(-1);
+  }
+
   std::unique_ptr<Loss> loss_;
   const double smoothing_;
   const std::vector<std::string> class_names_;  // of the training data; may be empty
   const bool multilabel_;
-  Constant weights_;  // (classes) float32; undefined if all classes have equal weight
+  Constant weights_;     // (classes) float32; undefined if all classes have equal weight
+  Constant pos_weight_;  // (classes) or (1) float32; undefined without `pos_weight`
 };
 const Register<Task, Classify> registered_classify("classify");
 

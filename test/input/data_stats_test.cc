@@ -145,6 +145,21 @@ TEST_CASE("stats count examples with the label -1 apart from the classes") {
   CHECK(numbers.without_class == 0);
 }
 
+TEST_CASE("stats give the share of the examples that have a class, also if they have several") {
+  const auto source = std::make_shared<FakeSource>(8);
+  source->transform = [](int64_t i, Example& example) {
+    const auto flag = [](bool has) { return has ? 1.0F : 0.0F; };
+    example["labels"] = at::tensor({flag(i == 0), flag(i < 6), flag(i == 1)});
+  };
+  const DataStats stats = measure_data(opened(source), 1, /*num_classes=*/3);
+  CHECK(contains(stats.text(),
+                 "classes: 3; an example may have several\n"
+                 "  0             1   12.50 %\n"
+                 "  1             6   75.00 %\n"
+                 "  2             1   12.50 %\n"));
+  CHECK(contains(stats.text(), "\nwithout a class: 2\n"));
+}
+
 TEST_CASE("stats measure the pixels that the pp string decodes") {
   const ManifestFolder dir;
   const at::Tensor noise =

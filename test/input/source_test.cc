@@ -254,6 +254,17 @@ TEST_CASE("--synthetic replaces any source", "[source]") {
   CHECK(open_data("{name: imagenet2012_real, split: validation}", fine)
             ->read(7)
             .contains("real_label"));
+  // If pp makes no labels, examples have those of several classes too, or targets.
+  DataEnv own{{.seed = 1, .num_classes = 3}, true};
+  own.labels_from = "labels";
+  const Example several = open_data("{name: npz, fname: x.npz}", own)->read(7);
+  CHECK(several.at("label").item<int64_t>() == 1);
+  CHECK(several.at("labels").equal(at::tensor({0.0F, 1.0F, 0.0F})));
+  own.labels_are_numbers = true;
+  const auto targets = open_data("{name: npz, fname: x.npz}", own);
+  CHECK(targets->read(7).at("label").scalar_type() == at::kFloat);
+  CHECK(targets->read(7).at("labels").equal(at::full({3}, 7.0F)));
+  CHECK(targets->read(8).at("labels").equal(at::full({3}, 8.0F)));
   // The keys are read as usual.
   CHECK_THAT(open_error("{name: cifar, data_dir: x, clases: 10}", env),
              Catch::Contains("'clases'"));

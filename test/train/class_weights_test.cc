@@ -207,6 +207,51 @@ TEST_CASE("pred: loss does not weight") {
   CHECK_FALSE(make("{}")->weight(tiny_batch(1)).defined());
 }
 
+TEST_CASE("pos_weight weights the images that have a class") {
+  TinyModel model;
+  Pass pass;
+  Batch batch = tiny_batch(1);
+  const at::Tensor logits = model.forward(batch.at("image"), pass).detach().to(at::kDouble);
+  batch.at("labels").select(1, 0).fill_(1);  // several classes per image
+  batch.at("labels").select(1, 1).fill_(0.25);
+  const auto loss = [&](const std::string& kw, double smoothing) {
+    return make(kw, env("sigmoid_xent", smoothing))->loss(model, batch, pass).item<double>();
+  };
+  const auto expected = [&](const at::Tensor& weights, double smoothing) {
+    const at::Tensor y =
+        batch.at("labels").to(at::kDouble) * (1 - smoothing) + smoothing / kWeights.size();
+    const at::Tensor p = logits.sigmoid();
+    return -(weights * y * p.log() + (1 - y) * (1 - p).log()).sum(1).mean().item<double>();
+  };
+  for (const double smoothing : {0., 0.1}) {
+    INFO("smoothing " << smoothing);
+    CHECK(loss("{pos_weight: [0.5, 2, 1, 4, 0.25]}", smoothing) ==
+          Approx(expected(at::tensor(kWeights), smoothing)).epsilon(1e-6));
+    CHECK(loss("{pos_weight: 3}", smoothing) ==
+          Approx(expected(at::tensor({3.0}), smoothing)).epsilon(1e-6));
+  }
+  CHECK(loss("{pos_weight: 1}", 0) == Approx(loss("{}", 0)).epsilon(1e-6));
+  // Evaluators do not use it.
+  const auto measured = [&](const std::string& kw) {
+    return make(kw, env("sigmoid_xent"))->predict("loss", model, batch, pass).at("loss");
+  };
+  CHECK(measured("{pos_weight: 3}").equal(measured("{}")));
+}
+
+TEST_CASE("a pos_weight that does not fit is refused") {
+  const TaskEnv sigmoid = env("sigmoid_xent");
+  CHECK(refusal("{pos_weight: 3}", sigmoid).empty());
+  CHECK_THAT(refusal("{pos_weight: [1, 2]}", sigmoid),
+             Catch::EndsWith("pos_weight: has 2 weights, but num_classes is 5"));
+  for (const char* const weights : {"0", "-1", "[1, 2, 0, 1, 1]"}) {
+    CHECK_THAT(refusal(fmt::format("{{pos_weight: {}}}", weights), sigmoid),
+               Catch::EndsWith("pos_weight: must be positive"));
+  }
+  CHECK_THAT(refusal("{pos_weight: 3}"),
+             Catch::EndsWith("pos_weight: needs loss: sigmoid_xent, not softmax_xent; "
+                             "class_weights weights the classes of softmax_xent"));
+}
+
 TEST_CASE("class_weights that do not fit are refused") {
   CHECK_THAT(refusal("{class_weights: balance}"),
              Catch::EndsWith("class_weights: expected balanced, effective or a list of numbers, "
@@ -216,7 +261,8 @@ TEST_CASE("class_weights that do not fit are refused") {
   CHECK_THAT(refusal("{class_weights: [1, 2, 0, 1, 1]}"),
              Catch::EndsWith("class_weights: must be positive numbers"));
   CHECK_THAT(refusal("{class_weights: balanced}", env("sigmoid_xent")),
-             Catch::EndsWith("class_weights: needs loss: softmax_xent, not sigmoid_xent"));
+             Catch::EndsWith("class_weights: needs loss: softmax_xent, not sigmoid_xent; "
+                             "pos_weight weights the classes of sigmoid_xent"));
   CHECK_THAT(refusal("{class_weights: effective, class_weights_beta: 1}"),
              Catch::EndsWith("class_weights_beta: must be at least 0 and below 1, got 1"));
   CHECK_THAT(refusal("{class_weights: balanced, class_weights_beta: 0.9}"),

@@ -35,9 +35,11 @@ class ModelStep {
     const auto guard = device.is_meta() ? std::make_unique<MetaDevice>() : nullptr;
     model = Model::Registry::make(name, parse_config(keys, "m.yaml"), Place(),
                                   ModelEnv{kClasses, kSize, kSize, 3});
-    task_ = Task::Registry::make(
-        "classify", parse_config(task_keys, "t.yaml"), {},
-        {.loss_name = "softmax_xent", .label_smoothing = 0.1, .num_classes = kClasses});
+    const bool sigmoid = task_keys.find("pos_weight") != std::string::npos;
+    task_ = Task::Registry::make("classify", parse_config(task_keys, "t.yaml"), {},
+                                 {.loss_name = sigmoid ? "sigmoid_xent" : "softmax_xent",
+                                  .label_smoothing = 0.1,
+                                  .num_classes = kClasses});
     init_parameters(*model, 1, std::nullopt);
     const auto there = at::TensorOptions(at::kFloat).device(device);
     batch_ = {{"image", at::ones({4, kSize, kSize, 3}, there)},
@@ -140,6 +142,7 @@ TEST_CASE("forward and backward of every model can be repeated as they are") {
            {"flexi_vit",
             "{variant: mu, patch_size: [8, 8], posemb_size: [3, 3], seqhw: 5, posemb: sincos2d}"},
            {"cnn", "{dropout: 0.5}"},
+           {"cnn", "{}", "{pos_weight: [1, 2, 3, 4, 5, 6, 7]}"},
            {"resnet_cifar", "{width: 16}"},
            {"resnet_cifar",
             "{whitening: 8, widths: [16, 32], blocks: [0, 1], stage_convs: 2, identity_init: "

@@ -75,28 +75,24 @@ void join_grey(std::map<int64_t, std::vector<PixelMoments>>& pixels) {
   pixels.erase(grey);
 }
 
-std::string class_row(const CountedClass& one, size_t width, int64_t sum) {
+std::string class_row(const CountedClass& one, size_t width, int64_t of) {
   const double percent =
-      sum == 0 ? 0 : 100 * static_cast<double>(one.examples) / static_cast<double>(sum);
+      of == 0 ? 0 : 100 * static_cast<double>(one.examples) / static_cast<double>(of);
   return fmt::format("  {:<{}}  {:>12}  {:6.2f} %\n", printable(one.name), width,
                      human_count(one.examples), percent);
 }
 
-// Returns the table of classes. If there are many, it contains those with the most and the fewest
-// examples.
-std::string class_table(const std::vector<CountedClass>& classes) {
+// Returns the table of classes with their shares of `all` examples. If there are many classes, it
+// contains those with the most and the fewest examples.
+std::string class_table(const std::vector<CountedClass>& classes, int64_t all) {
   std::vector<CountedClass> rows = classes;
   const bool cut = rows.size() > kMostRows;
   if (cut) {
     std::stable_sort(rows.begin(), rows.end(),
                      [](const auto& a, const auto& b) { return a.examples > b.examples; });
   }
-  int64_t sum = 0;
   size_t width = 0;
-  for (const CountedClass& one : rows) {
-    sum += one.examples;
-    width = std::max(width, printable(one.name).size());
-  }
+  for (const CountedClass& one : rows) width = std::max(width, printable(one.name).size());
   std::string text;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (cut && i == kMostRows / 2) {
@@ -104,7 +100,7 @@ std::string class_table(const std::vector<CountedClass>& classes) {
                           human_count(static_cast<int64_t>(rows.size() - kMostRows)));
       i = rows.size() - kMostRows / 2;
     }
-    text += class_row(rows[i], width, sum);
+    text += class_row(rows[i], width, all);
   }
   return text;
 }
@@ -160,8 +156,11 @@ std::string DataStats::text() const {
   if (broken > 0)
     text += fmt::format(", {} of them broken and not counted below", human_count(broken));
   text += "\n";
-  if (!classes.empty())
-    text += fmt::format("classes: {}\n{}", human_count(std::ssize(classes)), class_table(classes));
+  if (!classes.empty()) {
+    text += fmt::format("classes: {}{}\n{}", human_count(std::ssize(classes)),
+                        several && classes.size() > 1 ? "; an example may have several" : "",
+                        class_table(classes, examples - broken - (several ? 0 : without_class)));
+  }
   if (const auto names = nearly_empty(); !names.empty())
     text += fmt::format("below 1 % of the mean: {}\n", join(names, ", "));
   if (const auto names = empty(); !names.empty())
@@ -216,7 +215,8 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
   stats.examples = opened.data->size();
   LabelCounter labels;
   bool numbers = false;  // targets to predict, or class shares
-  const LookOptions options{.pp = false, .moments = true};
+  const LookOptions options{.pp = false, .moments = true, .num_classes = num_classes};
+  int64_t without_any = 0;
   results_in_order(
       stats.examples, threads, [&](int64_t i) { return look_at_example(opened, i, options); },
       [&](int64_t i, const ExampleLook& look) {
@@ -224,6 +224,8 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
           ++stats.broken;
         } else {
           labels.add(look.classes);
+          stats.several |= look.several;
+          without_any += look.several && look.classes.empty();
           numbers |= look.numbers;
           for (const SeenImage& image : look.images) add_image(image, stats);
         }
@@ -234,7 +236,7 @@ DataStats measure_data(const OpenedData& opened, int threads, int64_t num_classe
   join_grey(stats.pixels);
   if (numbers) return stats;
   stats.classes = labels.classes(opened.data->class_names(), num_classes);
-  stats.without_class = labels.without_class();
+  stats.without_class = labels.without_class() + without_any;
   return stats;
 }
 

@@ -37,7 +37,9 @@ struct DataStats {
   int64_t examples = 0;               // including the broken ones
   int64_t broken = 0;                 // what follows leaves them out
   std::vector<CountedClass> classes;  // in the order of their numbers; empty if not known
-  // The examples whose label is -1. They are not in `classes`.
+  bool several = false;               // an example may have several classes, or none
+  // The examples whose label is -1, or that have none of several classes. They are not in
+  // `classes`.
   int64_t without_class = 0;
   int64_t images = 0, grey = 0, alpha = 0;
   int64_t bytes = 0;  // of the images as they are stored

@@ -48,16 +48,18 @@ std::optional<SeenImage> look_at_feature(const std::string& key, const at::Tenso
   return seen;
 }
 
-// Sets look.classes and look.numbers. `names`: the number of class names.
-void look_at_labels(const Example& example, int64_t names, ExampleLook& look) {
+// Sets look.classes, look.several and look.numbers.
+void look_at_labels(const Example& example, int64_t num_classes, ExampleLook& look) {
   const auto label = example.find("label"), labels = example.find("labels");
-  if (labels != example.end() && labels->second.dim() == 1 && labels->second.size(0) == names) {
+  if (labels != example.end() && labels->second.dim() == 1 &&
+      labels->second.size(0) == num_classes) {
     const at::Tensor values = labels->second.to(at::kDouble).contiguous();
-    for (int64_t i = 0; i < names; ++i) {
+    for (int64_t i = 0; i < num_classes; ++i) {
       const double value = values.const_data_ptr<double>()[i];
       if (value == 1) look.classes.push_back(i);
       look.numbers |= value != 0 && value != 1;
     }
+    look.several = look.classes.size() != 1;
   } else if (label != example.end() && label->second.numel() == 1 &&
              at::isIntegralType(label->second.scalar_type(), /*includeBool=*/false)) {
     look.classes.push_back(label->second.item<int64_t>());
@@ -135,7 +137,8 @@ ExampleLook look_at_example(const OpenedData& opened, int64_t index, const LookO
     decoded.clear();
     if (opened.class_folders && has_other_image_suffix(opened.data->describe(index)))
       throw Error::bare(Exit::data, kOtherSuffix);  // as at the start of a run
-    look_at_labels(example, std::ssize(opened.data->class_names()), look);
+    const int64_t names = std::ssize(opened.data->class_names());
+    look_at_labels(example, names > 0 ? names : options.num_classes, look);
   };
   if (!attempt_look(opened, index, /*reads=*/true, look, read)) {
     const std::string file = broken_file(opened, index, decoded);

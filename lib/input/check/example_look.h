@@ -27,12 +27,16 @@ struct LookOptions {
   bool pp = false;       // applies the pp string
   bool moments = false;  // fills in SeenImage::by_channel, from images decoded as by the pp string
   uint64_t seed = 0;     // of the augmentation
+  // The number of classes if the data does not name them, so that `labels` of this length count as
+  // classes. 0: not known.
+  int64_t num_classes = 0;
 };
 
 struct ExampleLook {
   std::optional<BrokenExample> broken;  // if set, what follows is not complete
   std::vector<SeenImage> images;
   std::vector<int64_t> classes;  // of its `label`, or those with a 1 in `labels`
+  bool several = false;          // `labels` has several classes, or none
   bool numbers = false;          // `labels` has values other than 0 and 1, so they are not classes
   // Shapes and dtypes after pp, by feature: those of all examples must be equal.
   std::map<std::string, std::pair<std::vector<int64_t>, std::string>> form;

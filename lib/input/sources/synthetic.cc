@@ -52,7 +52,8 @@ class Synthetic : public Source {
       : spec_(spec), splits_(std::move(splits)), seed_(env.seed) {
     using Labels = SyntheticSpec::Labels;
     targets_ = std::max<int64_t>(env.num_classes, 1);
-    const bool predicts = spec_.labels == Labels::target || spec_.labels == Labels::targets;
+    const bool predicts = spec_.labels == Labels::target || spec_.labels == Labels::targets ||
+                          spec_.labels == Labels::target_and_targets;
     if (spec_.classes == 0 || predicts)
       spec_.classes = env.num_classes > 0 && !predicts ? env.num_classes : kDefaultClasses;
   }
@@ -79,20 +80,22 @@ class Synthetic : public Source {
     const uint64_t stream = seed_ ^ hash64(splits_.at(split));
     at::Tensor image = draw(Rng(stream, Purpose::synthetic, index), label);
     if (spec_.encoded) image = encode_jpeg(image, kJpegQuality);
-    switch (spec_.labels) {
-      case SyntheticSpec::Labels::class_number:
-        break;
-      case SyntheticSpec::Labels::classes: {
-        at::Tensor labels = at::zeros({spec_.classes}, at::kFloat);
-        labels.mutable_data_ptr<float>()[label] = 1;
-        return {{"image", image}, {"labels", labels}};
-      }
-      case SyntheticSpec::Labels::target:
-        return {{"image", image}, {spec_.label, at::full({}, label, at::kFloat)}};
-      case SyntheticSpec::Labels::targets:
-        return {{"image", image}, {"labels", at::full({targets_}, label, at::kFloat)}};
+    using Labels = SyntheticSpec::Labels;
+    const auto is = [&](Labels one, Labels other) {
+      return spec_.labels == one || spec_.labels == other;
+    };
+    Example example = {{"image", image}};
+    if (is(Labels::class_number, Labels::number_and_classes))
+      example[spec_.label] = at::full({}, label, at::kLong);
+    if (is(Labels::classes, Labels::number_and_classes)) {
+      example["labels"] = at::zeros({spec_.classes}, at::kFloat);
+      example["labels"].mutable_data_ptr<float>()[label] = 1;
     }
-    return {{"image", image}, {spec_.label, at::full({}, label, at::kLong)}};
+    if (is(Labels::target, Labels::target_and_targets))
+      example[spec_.label] = at::full({}, label, at::kFloat);
+    if (is(Labels::targets, Labels::target_and_targets))
+      example["labels"] = at::full({targets_}, label, at::kFloat);
+    return example;
   }
 
  private:
