@@ -20,7 +20,8 @@ bool safe_plain(std::string_view text) {
     if (byte < 0x20 || byte >= 0x7f) return false;
   }
   if (text.front() == ' ' || text.back() == ' ' || text.back() == ':') return false;
-  if (text.find_first_of("[]{},") != std::string_view::npos) return false;
+  // yaml-cpp ends a plain scalar of a list on one line at each '?'.
+  if (text.find_first_of("[]{},?") != std::string_view::npos) return false;
   if (text.find(": ") != std::string_view::npos || text.find(" #") != std::string_view::npos ||
       text.find("${") != std::string_view::npos) {
     return false;

@@ -27,8 +27,8 @@ top | optimizer optim opt optimiser optimizer_name optim_name | optax_name | the
 top | optimizer_kwargs optimizer_params optim_kwargs optax_kwargs | - | the optimizer's arguments are below
     'optax' here
 top | learning_rate base_lr lr0 max_lr init_lr initial_lr learningrate | lr | the learning rate is 'lr' here
-top | weight_decay l2 l2_reg decay | wd | write 'wd', the weight decay times the learning rate: 'lr'
-    does not multiply 'wd'; for SGD also divide it by 1 - momentum
+top | weight_decay l2 l2_reg decay | wd | write 'wd', the product weight_decay * lr, because 'lr' does not
+    multiply 'wd'; for SGD weight_decay * lr / (1 - momentum)
 top | momentum | optax.momentum | write 'optax_name: momentum_hp' and 'optax: {momentum: ...}'
 top | betas beta1 beta2 b1 b2 adam_beta1 adam_beta2 | optax.b1 | write 'optax: {b1: ..., b2: ...}'
 top | eps epsilon adam_eps | optax.eps | write 'optax: {eps: ...}'
@@ -44,7 +44,7 @@ top | ema_decay model_ema model_ema_decay | ema.decay | write 'ema: {decay: 0.99
 optax | lr learning_rate | lr | the learning rate is 'lr' at the top level
 optax | wd | wd | weight decay is 'wd' at the top level
 optax | weight_decay | wd | 'optax_name: adamw' has it; for others write 'wd' at the top level, the
-    weight decay times the learning rate; for SGD also divide it by 1 - momentum
+    product weight_decay * lr; for SGD weight_decay * lr / (1 - momentum)
 optax | betas beta beta1 beta2 | optax.b1 | these are 'b1' and 'b2' here
 optax | epsilon | optax.eps | this is 'eps' here
 optax | name type | optax_name | the optimizer is 'optax_name' at the top level
@@ -269,8 +269,8 @@ flag | vb | batch_size_eval | -
 flag | j | input.threads | -
 flag | grad_checkpointing | - | write --set model.remat_policy=nothing_saveable, for models that have it
 flag | opt_eps | optax.eps | -
-flag | weight_decay | - | write --set wd=..., the weight decay times the learning rate: 'lr' does not
-    multiply 'wd'; for SGD also divide it by 1 - momentum
+flag | weight_decay | - | write --set wd=..., the product weight_decay * lr, because 'lr' does not
+    multiply 'wd'; for SGD weight_decay * lr / (1 - momentum)
 flag | grad_accum_steps accumulate_grad_batches gradient_accumulation_steps grad_accum accum_freq
     accum_steps accumulation_steps grad_accumulation_steps | - | write --set grad_accum_steps=...: it
     splits 'input.batch_size', the examples of a whole step

@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
+#include <optional>
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/stored_arrays.h"
@@ -79,9 +80,8 @@ class Contrastive : public Evaluator {
         mask_(config.get("mask", "mask")),
         mask_needed_(config.has("mask")),
         t_(config.maybe<double>("t")),
-        minibatch_(config.get<int64_t>("minibatch", 0)) {
-    if (minibatch_ < (config.has("minibatch") ? 1 : 0))
-      config.problem("minibatch", "must be positive");
+        minibatch_(config.maybe<int64_t>("minibatch")) {
+    if (minibatch_ && *minibatch_ < 1) config.problem("minibatch", "must be positive");
   }
 
   Batch probe(int64_t) override {
@@ -99,7 +99,7 @@ class Contrastive : public Evaluator {
   void run(const EvalContext& context, const Measure& emit) override {
     load();
     ContrastiveSums sums;
-    const int64_t n = zimg_.size(0), step = minibatch_ > 0 ? minibatch_ : n;
+    const int64_t n = zimg_.size(0), step = minibatch_.value_or(n);
     for (int64_t begin = 0; begin < n; begin += step) {
       if (context.poll) context.poll();
       const int64_t size = std::min(step, n - begin);
@@ -138,7 +138,7 @@ class Contrastive : public Evaluator {
   const std::string image_, text_, mask_;
   const bool mask_needed_;
   std::optional<double> t_;
-  const int64_t minibatch_;
+  const std::optional<int64_t> minibatch_;
   at::Tensor zimg_, ztxt_;  // (n, d) float64
   at::Tensor keep_;         // (n) bool
 };

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -225,6 +226,8 @@ void set_rank(int rank) {
 
 void open_file(const std::string& file) {
   refuse_special_file(file);
+  // spdlog would make the folder without write permission for the group.
+  make_folders(std::filesystem::path(file).parent_path());
   std::shared_ptr<spdlog::logger> logger;
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);

@@ -91,6 +91,25 @@ TEST_CASE("the origin of a value from the command line is what was typed there")
   CHECK(parse_config(resolved, "config.yaml").json() == c.json());
 }
 
+TEST_CASE("the resolved config keeps any text in a list and in a mapping on one line") {
+  for (char c = ' '; c <= '~'; ++c) {
+    const std::string one(1, c);
+    for (const std::string& text : {"a" + one + "b", "a" + one, one + "b", "a " + one + " b",
+                                    "a" + one + " b", "a " + one + "b", one}) {
+      std::string quoted;
+      for (const char each : text) {
+        if (each == '"' || each == '\\') quoted += '\\';
+        quoted += each;
+      }
+      quoted = "\"" + quoted + "\"";
+      INFO(quoted);
+      const Config config =
+          parse_config(fmt::format("l: [[{0}, 2], x]\nm: {{k: {0}}}\nt: {0}\n", quoted), "x.yaml");
+      CHECK(parse_config(resolved_yaml(config), "config.yaml").json() == config.json());
+    }
+  }
+}
+
 TEST_CASE("a key with two different defaults has none in the resolved config") {
   const Config c = parse_config("a: 1\n", "x.yaml");
   c.get("b", int64_t{1});

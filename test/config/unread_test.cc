@@ -193,7 +193,7 @@ TEST_CASE("flags of other trainers") {
   CHECK(familiar_flag("--img-size").ours.empty());  // its value is no value of 'input.pp'
   CHECK(familiar_flag("--img-size").advice.starts_with("this belongs to the ops of 'input.pp'"));
   // Both say what the number means here, not only where it belongs.
-  CHECK(familiar_flag("--weight-decay").advice.find("times the learning rate") != npos);
+  CHECK(familiar_flag("--weight-decay").advice.find("weight_decay * lr") != npos);
   CHECK(familiar_flag("--grad-accum-steps").advice.find("splits 'input.batch_size'") != npos);
   CHECK(familiar_flag("--nothing").advice.empty());
 }

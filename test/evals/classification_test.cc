@@ -151,7 +151,7 @@ TEST_CASE("wrong labels are refused") {
   const TempFolder folder;
   const std::string file = store_logits(folder, noise({3, 4}, 1), noise({3, 5}, 1));
   CHECK(refusal("classification", npz_config(file, "loss_name: softmax_xent")) ==
-        "error: evaluator 'e': logits have shape (16, 4) but 'labels' has (16, 5)");
+        "error: evaluator 'e': logits have shape (3, 4) but 'labels' has (3, 5)");
   CHECK(refusal("classification", npz_config(file, "loss_name: softmax_xent, label_key: real")) ==
         "error: evaluator 'e': pp gives no 'real' (it gives _mask, image, labels, logits); see "
         "onehot(..., key_result=\"labels\") and keep(...)");

@@ -141,6 +141,24 @@ TEST_CASE("each evaluator sees every example once and measures the same for any 
   }
 }
 
+TEST_CASE("an evaluation pads as few examples as possible") {
+  const Files files;
+  using Sizes = std::vector<int64_t>;
+  for (const auto& [batch_size, expected] : std::vector<std::pair<int64_t, Sizes>>{
+           {1024, {50}}, {50, {50}}, {48, {25, 25}}, {20, {17, 17, 17}}, {7, Sizes(8, 7)}}) {
+    INFO("batches of at most " << batch_size);
+    const auto evaluator = make_evaluator("mean", keys("mean", files.data, batch_size));
+    Sizes sizes;
+    EvalContext context;
+    context.predict = [&](const Batch& batch, const std::vector<std::string>&) {
+      sizes.push_back(batch.at("image").size(0));
+      return Outputs{{"loss", batch.at("image").flatten(1).select(1, 0)}};
+    };
+    evaluator->run(context, [](std::string_view, double) {});
+    CHECK(sizes == expected);
+  }
+}
+
 TEST_CASE("each evaluator of a data set notices another label, of any example") {
   const Files files;
   const auto fingerprint = [&](const std::string& name) {

@@ -214,7 +214,7 @@ TEST_CASE("data sets as lists, and what is wrong with them") {
   CHECK(refusal("fewshot_lsr",
                 "{datasets: {d: [digits, 'train[:20]', 'test[:9]']}, representation_layer: tokens, "
                 "pp_train: 'resize(2)|value_range(0, 1)', pp_eval: 'resize(2)|value_range(0, 1)'}")
-            .starts_with("error: evaluator 'e': representation_layer 'tokens' has shape (16, 4, "));
+            .starts_with("error: evaluator 'e': representation_layer 'tokens' has shape (10, 4, "));
 }
 
 TEST_CASE("keys of fewshot_lsr that have no effect give a warning") {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -236,6 +237,18 @@ TEST_CASE("log: the file has UTC stamps, details, no progress and no colour") {
   CHECK(matches(bv::read_file(scratch / "log.txt"), "[^]*I last\n[^]*I more\n"));
 }
 
+TEST_CASE("log: the folder of the file has the permissions that the umask leaves") {
+  const TempFolder scratch;
+  const mode_t mask = ::umask(002);
+  CHECK_NOTHROW(log::open_file(scratch / "log/rank-0.log"));
+  ::umask(mask);
+  log::close_file();
+  using std::filesystem::perms;
+  // Without the bits that the folder takes over from the one above it.
+  CHECK((std::filesystem::status(scratch / "log").permissions() & perms::all) ==
+        (perms::owner_all | perms::group_all | perms::others_read | perms::others_exec));
+}
+
 // On NFS, the folder of a file that is still open cannot be deleted.
 TEST_CASE("log: a file that was closed gets no more lines") {
   const TempFolder scratch;
@@ -270,7 +283,7 @@ TEST_CASE("log: a file that cannot be opened is a storage error; one that fills 
     FAIL("opened");
   } catch (const bv::Error& error) {
     CHECK(error.code() == bv::Exit::storage);
-    CHECK_THAT(error.what(), Catch::StartsWith((scratch / "file/log.txt") + ": error: "));
+    CHECK_THAT(error.what(), Catch::StartsWith((scratch / "file") + ": error: cannot make the "));
   }
   log::open_file(scratch / "full.txt");
   std::signal(SIGXFSZ, SIG_IGN);

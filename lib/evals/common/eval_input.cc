@@ -20,6 +20,16 @@ namespace {
 
 constexpr uint64_t kProbeSeed = 0x9E0B;  // for the order in which probe() takes examples
 
+// Returns the smallest multiple of `ranks` that divides `size` examples into no more batches than
+// `most`, which is a multiple too. So the last batch has little padding, which costs as much time
+// as examples do.
+int64_t balanced_batch_size(int64_t size, int64_t most, int64_t ranks) {
+  const auto divide_up = [](int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); };
+  if (size == 0) return most;
+  const int64_t batches = divide_up(size, most);
+  return divide_up(divide_up(size, batches), ranks) * ranks;
+}
+
 }  // namespace
 
 EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
@@ -177,7 +187,11 @@ Batch EvalInput::probe(int64_t n) {
 void EvalInput::for_each(const EvalContext& context,
                          const std::function<void(const Batch&)>& each) {
   data();
-  if (!loader_) loader_ = std::make_unique<Loader>(data_, pp_, options_);
+  if (!loader_) {
+    LoaderOptions options = options_;
+    options.batch_size = balanced_batch_size(data_->size(), options.batch_size, options.ranks);
+    loader_ = std::make_unique<Loader>(data_, pp_, options);
+  }
   loader_->seek(0);
   int64_t seen = 0;
   for (int64_t b = 0; b < loader_->batches_per_pass(); ++b) {

@@ -18,8 +18,10 @@ namespace bv {
 // The keys of read_eval_loader(), which all evaluators with data share.
 inline constexpr KeyText kEvalLoaderKeys[] = {
     {"batch_size", "int >= 1", "= batch_size_eval",
-     "Batch size over all processes, a multiple of the number of processes. It affects speed and "
-     "memory, not results. Evaluation needs less memory than training, so larger batches fit."},
+     "Upper limit of the batch size, which counts the examples of all processes; a multiple of the "
+     "number of processes. It affects speed and memory, not results. Evaluation needs less memory "
+     "than training, so larger batches fit. The batches are as small as their number allows, so "
+     "that little is padded: 50 examples with `batch_size: 48` are two batches of 25."},
     {"prefetch", "int 0..4096", "1",
      "Number of batches to prefetch while the model computes, so that slow files do not stall the "
      "evaluation. Each takes the memory of one batch. With 0 a batch is prepared when it is "
