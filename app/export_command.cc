@@ -18,9 +18,9 @@ TrainedModel model_to_export(const Arguments& arguments) {
       throw Error(Exit::usage, "bvtrain export",
                   "--workdir has its own config; give either --workdir, or --config and --set");
     }
-    const Wanted wanted = arguments.ema ? weights_only : weights_without_averages;
     TrainedModel trained = load_trained_model(
-        Checkpointer::load(arguments.workdir, {.wanted = wanted}), arguments.ema);
+        Checkpointer::load(arguments.workdir, {.wanted = wanted_weights(arguments.ema)}),
+        arguments.ema);
     if (size) set_image_size(trained, *size);
     return trained;
   }

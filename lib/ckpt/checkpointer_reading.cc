@@ -157,8 +157,8 @@ Restored Checkpointer::load(const std::string& given, const ReadOptions& options
   if (const std::string averaged = checkpoint_of_averages(path); !averaged.empty()) {
     throw Error(
         Exit::usage, path,
-        fmt::format("':ema' names averaged weights, for model_init; as a checkpoint give {}, "
-                    "to predict and export with --ema",
+        fmt::format("':ema' names averaged weights, which model_init takes; give {} here, and for "
+                    "predict and export add --ema",
                     averaged));
   }
   if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");

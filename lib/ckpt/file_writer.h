@@ -32,7 +32,9 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
-  void keep_permissions_of(const std::string& replaced);  // keep_permissions()
+  // Gives the file the permissions of the file that it is going to replace (keep_permissions() in
+  // lib/util/file.h).
+  void keep_permissions_of(const std::string& replaced);
   void write(std::string_view bytes);
   void write(const void* data, size_t bytes) { write({static_cast<const char*>(data), bytes}); }
   void finish();  // writes what is buffered, syncs and closes the file

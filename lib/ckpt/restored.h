@@ -54,6 +54,11 @@ inline ElementRange weights_without_averages(const std::string& name, const std:
   return {0, name.starts_with("opt/") || name.starts_with("ema/") ? 0 : INT64_MAX};
 }
 
+// Returns weights_only if averages are wanted too, otherwise weights_without_averages.
+inline Wanted wanted_weights(bool averages) {
+  return averages ? weights_only : weights_without_averages;
+}
+
 struct ReadOptions {
   ShardedAs sharded = ShardedAs::whole;
   // Null: everything is read. With ShardedAs::whole, tensors are read as a whole or not at all.

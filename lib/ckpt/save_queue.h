@@ -29,7 +29,7 @@ namespace bv {
 class SaveQueue {
  public:
   static constexpr double kShare = 0.03;
-  static constexpr double kBurst = 0.15;  // seconds; BVTRAIN_SAVE_BUDGET changes it
+  static constexpr double kBurst = 0.15;  // seconds; BVTRAIN_SAVE_BUDGET replaces it
 
   struct Job {
     std::function<void()> work;  // throws nothing

@@ -313,7 +313,7 @@ bool is_checkpoint(const std::string& given) {
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes) {
   Target target = split_subtree(path);
   if (is_checkpoint(target.file)) {
-    const Wanted wanted = target.subtree.empty() ? weights_without_averages : weights_only;
+    const Wanted wanted = wanted_weights(/*averages=*/!target.subtree.empty());
     return select(Checkpointer::load(target.file, {.wanted = wanted}).tensors, target);
   }
   if (find_format(target) == Format::npz) return read_zip(target, model_bytes);

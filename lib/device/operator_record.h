@@ -16,8 +16,8 @@ struct OperatorCall {
   double flops = 0;     // of matrix products, convolutions and attention; 0 for all others
   double bytes = 0;     // of all inputs and outputs, each counted once
   bool update = false;  // the update called it (UpdateCalls)
-  // False for a zero_() on a CPU that calls no fill_(), because the memory is small. With more
-  // examples it may call one.
+  // False for a zero_() of little memory on a CPU, which calls no fill_(). It is recorded all the
+  // same, so that steps of different batch sizes have the same calls.
   bool listed = true;
 };
 

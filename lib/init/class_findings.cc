@@ -33,11 +33,11 @@ std::vector<std::string> names_in(const Source& source, const at::Tensor& labels
   return names_of_labels(training, listed).names;
 }
 
-// Counts the images of each class of a split. `names` are the class names of the training data.
-// Returns false if the source does not have the labels. Throws if an image has a class that is not
-// in `names`.
-bool count_classes(const Source& source, const std::string& split, int64_t FoundClass::*count,
-                   const std::vector<std::string>& names, std::vector<FoundClass>& classes) {
+// Adds the number of a split's images of each class to `count`. `names` are the class names of the
+// training data. Returns false if the source does not have the labels. Throws if an image has a
+// class that is not in `names`.
+bool add_counts(const Source& source, const std::string& split, int64_t FoundClass::*count,
+                const std::vector<std::string>& names, std::vector<FoundClass>& classes) {
   const size_t index = index_of(source, split);
   const at::Tensor labels = source.labels(index);
   if (!labels.defined()) return false;
@@ -132,9 +132,9 @@ std::string note_of_several(const DataFindings& found) {
 void read_classes(const Source& source, const Source& validation, const std::string& train_split,
                   const std::string& validation_split, DataFindings& found) {
   const std::vector<std::string> names = source.class_names();
-  if (!count_classes(source, train_split, &FoundClass::examples, names, found.classes)) return;
+  if (!add_counts(source, train_split, &FoundClass::examples, names, found.classes)) return;
   if (!found.sliced)
-    count_classes(validation, validation_split, &FoundClass::validation, names, found.classes);
+    add_counts(validation, validation_split, &FoundClass::validation, names, found.classes);
   for (size_t i = 0; i < names.size(); ++i) {
     if (i == found.classes.size()) found.classes.push_back({});
     found.classes[i].name = names[i];

@@ -13,6 +13,7 @@
 #include "lib/init/class_findings.h"
 #include "lib/init/found_source.h"
 #include "lib/init/labelled_csv.h"
+#include "lib/init/repeated_images.h"
 #include "lib/init/unusable_data.h"
 #include "lib/init/validation_part.h"
 #include "lib/init/vector_findings.h"
@@ -150,7 +151,7 @@ void check_folder(const std::string& folder) {
     throw Error(Exit::usage, folder, "a config cannot name this folder: its name is not UTF-8");
 }
 
-// The data with what init must know of it to read it.
+// The opened data, and which of its splits are used.
 struct FoundSources {
   std::shared_ptr<const Source> source;  // of the training data
   std::shared_ptr<const Source> other;   // of the validation data, which may be the same
@@ -237,7 +238,8 @@ DataFindings inspect_checked(const std::string& folder, const LabelRequest& requ
   add_class_warnings(train, validation, found);
   if (found.images.deep > 0)
     found.warnings.push_back(deep_png_note(found.images.deep, found.images.tried));
-  if (request.given()) note_odd_rows(found);
+  warn_of_repeated_images(*data.source, *data.other, found);
+  if (request.given()) note_odd_cells(found);
   if (std::string note = note_of_other_labels(*data.source, found); !note.empty())
     found.notes.push_back(std::move(note));
   for (const std::string& name : data.source->splits()) {

@@ -18,7 +18,8 @@ struct LabelRequest {
   std::vector<std::string> columns = {};  // of a CSV file; empty: the column label or class
   LabelTask task = LabelTask::classify;
 
-  // Returns whether it says something, so that the data must be a CSV file.
+  // Returns whether the user has given --label, or a --task other than classify. The data must then
+  // be a CSV file.
   bool given() const { return !columns.empty() || task != LabelTask::classify; }
 };
 

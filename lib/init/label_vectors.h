@@ -21,7 +21,8 @@ enum class VectorStatistics { counts, all };
 struct LabelVectors {
   bool of_classes = false;
   int64_t examples = 0;
-  // Of each target or class. Without VectorStatistics::all, `counts` only.
+  // Of each target or class. With VectorStatistics::counts, no value is added to `columns` and
+  // `orders`.
   std::vector<RunningSpread> columns;
   std::vector<TargetOrder> orders;
   std::vector<std::set<double>> values;  // the first three different ones, of targets

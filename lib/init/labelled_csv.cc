@@ -17,7 +17,6 @@
 #include "lib/input/sources/common/manifest/manifest_file.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/error.h"
-#include "lib/util/folder_entries.h"
 #include "lib/util/printable.h"
 #include "lib/util/text.h"
 
@@ -31,17 +30,6 @@ constexpr const char* kTrainSplit = "train";  // all rows of a CSV file
 std::string file_of(const DataKeys& keys) { return keys.at(0).second; }
 std::string name_of(const std::string& file) {
   return std::filesystem::path(file).filename().string();
-}
-
-// Returns the names of the CSV files in a folder.
-std::vector<std::string> csv_names(const std::string& folder) {
-  std::vector<std::string> names;
-  for_each_entry(folder, [&](const FolderEntry& entry) {
-    if (entry.file && entry.name.ends_with(".csv") && !entry.name.starts_with("."))
-      names.push_back(entry.name);
-  });
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 [[noreturn]] void refuse_other_data(const std::string& folder) {
@@ -114,18 +102,21 @@ struct ColumnClasses {
   bool yes_or_no = false;       // each cell is 0, 1 or empty
 };
 
+void refuse_more(const DataKeys& keys, int64_t count, int64_t most, const char* what) {
+  if (count <= most) return;
+  throw Error(Exit::usage, file_of(keys),
+              fmt::format("has {} {}, more than the {} of a config that bvtrain init writes; "
+                          "write it yourself, with `multilabel: true` (docs/labels.md)",
+                          human_count(count), what, human_count(most)));
+}
+
+// Reads a file as a source without the key `classes` does: if no cell has a `;` or `|`, white space
+// divides the cells.
 ColumnClasses classes_in(const DataFindings& found, const DataKeys& keys) {
-  const auto refuse_more = [&](int64_t count, int64_t most, const char* what) {
-    if (count <= most) return;
-    throw Error(Exit::usage, file_of(keys),
-                fmt::format("has {} {}, more than the {} of a config that bvtrain init writes; "
-                            "write it yourself, with `multilabel: true` (docs/labels.md)",
-                            human_count(count), what, human_count(most)));
-  };
   const auto source = open_source(found, keys, /*keep_broken=*/true);
   const std::vector<std::string> names = source->class_names();
-  refuse_more(std::ssize(names), kMostClasses, "classes");
-  if (names.empty()) refuse_more(width_of_labels(*source), kMostNumbers, "class numbers");
+  refuse_more(keys, std::ssize(names), kMostClasses, "classes");
+  if (names.empty()) refuse_more(keys, width_of_labels(*source), kMostNumbers, "class numbers");
   const LabelVectors vectors =
       read_vectors(found, keys, source, kTrainSplit, VectorStatistics::counts);
   ColumnClasses classes;
@@ -133,16 +124,9 @@ ColumnClasses classes_in(const DataFindings& found, const DataKeys& keys) {
     if (vectors.counts[c] > 0)
       classes.names.insert(c < names.size() ? names[c] : fmt::format("{}", c));
   }
-  refuse_more(std::ssize(classes.names), kMostClasses, "classes");
+  refuse_more(keys, std::ssize(classes.names), kMostClasses, "classes");
   classes.yes_or_no = names.empty() && vectors.counts.size() <= 2 && vectors.several == 0;
   return classes;
-}
-
-// Returns the classes that occur in the training and validation files.
-std::set<std::string> classes_in_all(const DataFindings& found, std::set<std::string> training) {
-  if (!found.data.validation.empty())
-    training.merge(classes_in(found, found.data.validation).names);
-  return training;
 }
 
 // Returns the names sorted; if they are numbers, in numeric order.
@@ -158,21 +142,9 @@ std::vector<std::string> sorted_names(const std::set<std::string>& names) {
   return sorted;
 }
 
-// Returns the rows of a file that name an image which `seen` has already, and adds their images.
-int64_t repeated_images(const Source& source, std::set<std::string>& seen) {
-  const size_t split = index_of(source, kTrainSplit);
-  int64_t repeated = 0;
-  for (int64_t i = 0; i < source.size(split); ++i) {
-    const auto files = source.files_of(split, i);
-    if (!files || files->empty()) continue;
-    repeated += !seen.insert(files->at(0)).second;
-  }
-  return repeated;
-}
-
-// Returns whether a cell of the column fulfils `condition`.
-template <class Condition>
-bool any_cell(const std::string& file, const std::string& column, const Condition& condition) {
+// Calls visit() with each cell of a column.
+template <class Visit>
+void for_each_cell(const std::string& file, const std::string& column, const Visit& visit) {
   ManifestFile rows(file);
   std::vector<CsvCell> cells;
   std::optional<char> delimiter;
@@ -182,24 +154,52 @@ bool any_cell(const std::string& file, const std::string& column, const Conditio
     return read_csv_row(text, *delimiter, last, cells);
   };
   while (rows.next(length)) {
-    if (at && *at < cells.size() && condition(cells[*at].text)) return true;
+    if (at && *at < cells.size()) visit(std::string_view(cells[*at].text));
     for (size_t i = 0; !at && i < cells.size(); ++i) {
       if (trim(cells[i].text) == column) at = i;
     }
   }
-  return false;
 }
 
-// Whether a cell has one of the characters that separate several labels.
-bool has_separator(std::string_view cell) { return cell.find_first_of(";|") != cell.npos; }
-bool has_point(std::string_view cell) { return plain_number(cell).kind == PlainNumber::Kind::real; }
+// Returns whether the cells of a column are numbers, and one of them has a decimal point. Cells may
+// be empty.
+bool holds_fractions(const std::string& file, const std::string& column) {
+  bool numbers = true, points = false;
+  for_each_cell(file, column, [&](std::string_view cell) {
+    const PlainNumber::Kind kind = plain_number(cell).kind;
+    numbers &= cell.empty() || kind != PlainNumber::Kind::none;
+    points |= kind == PlainNumber::Kind::real;
+  });
+  return numbers && points;
+}
+
+// Returns whether a cell of a column has one of the characters that separate several labels.
+bool holds_separators(const std::string& file, const std::string& column) {
+  bool any = false;
+  for_each_cell(file, column, [&](std::string_view cell) {
+    any |= cell.find_first_of(";|") != std::string_view::npos;
+  });
+  return any;
+}
+
+// Returns the classes of a file if only `;` and `|` divide its cells.
+std::set<std::string> separated_classes(const DataKeys& keys, const std::string& column) {
+  std::set<std::string> names;
+  for_each_cell(file_of(keys), column, [&](std::string_view cell) {
+    for (const std::string_view name : several_labels(cell, /*bars=*/true)) names.emplace(name);
+  });
+  refuse_more(keys, std::ssize(names), kMostClasses, "classes");
+  return names;
+}
+
+bool has_spaces(const std::string& name) { return name.find_first_of(" \t") != std::string::npos; }
 
 }  // namespace
 
 std::pair<DetectedData, LabelKeys> labelled_csv(const std::string& folder,
                                                 const LabelRequest& request) {
   check_request(request);
-  const std::vector<std::string> names = csv_names(folder);
+  const std::vector<std::string> names = list_files(folder, ".csv");
   if (names.empty()) refuse_other_data(folder);
   LabelKeys labels{.columns = request.columns};
   if (request.task != LabelTask::classify && labels.columns.empty())
@@ -217,58 +217,47 @@ std::pair<DetectedData, LabelKeys> labelled_csv(const std::string& folder,
   return {*std::move(found), labels};
 }
 
-// The second pass finds names that only seem to be in a file: without `;` and `|` in any cell, the
-// source has divided names at their spaces. With the list of names it does not.
+// A class name with a space shows that white space divides no cell in either file: the classes are
+// then what separated_classes() returns for both. If the validation file has no new classes,
+// classes_in() does not read it: without a `;` there, it would refuse a cell such as "Smith, John".
 void list_classes(DataFindings& found) {
+  const DataKeys &train = found.data.train, &validation = found.data.validation;
+  const std::string& column = found.labels.columns.at(0);
   // Numbers such as 0.5 or 1.0 say how much an image belongs to one class.
-  const bool real = any_cell(file_of(found.data.train), found.labels.columns.at(0), has_point);
-  const ColumnClasses training = real ? ColumnClasses() : classes_in(found, found.data.train);
-  if (real || training.yes_or_no) {
+  const bool fractions = holds_fractions(file_of(train), column);
+  const ColumnClasses training = fractions ? ColumnClasses() : classes_in(found, train);
+  if (fractions || training.yes_or_no) {
     found.labels.multilabel = false;
     found.labels.list = true;
     return;
   }
-  const bool spaces = std::any_of(training.names.begin(), training.names.end(),
-                                  [](const auto& name) { return name.find(' ') != name.npos; });
-  found.labels.classes =
-      sorted_names(spaces ? training.names : classes_in_all(found, training.names));
-  const std::set<std::string> listed = classes_in(found, found.data.train).names;
-  found.labels.classes = sorted_names(classes_in_all(found, listed));
-}
-
-void note_odd_rows(DataFindings& found) {
-  std::set<std::string> images;
-  const bool cells = found.labels.multilabel;
-  const auto train = open_source(found, found.data.train, /*keep_broken=*/true);
-  if (const int64_t rows = repeated_images(*train, images); rows > 0) {
-    found.warnings.push_back(fmt::format(
-        "{}: {} {} an image that an earlier row names; each row counts as an image, so training "
-        "and validation data may share images{}",
-        file_of(found.data.train), counted(rows, "row"), rows == 1 ? "names" : "name",
-        cells ? "; write all classes of an image into one cell, such as cat;dog" : ""));
-  }
-  if (!found.data.validation.empty()) {
-    std::set<std::string> own;
-    const auto other = open_source(found, found.data.validation, /*keep_broken=*/true);
-    repeated_images(*other, own);
-    const auto shared = std::count_if(own.begin(), own.end(),
-                                      [&](const auto& image) { return images.contains(image); });
-    if (shared > 0) {
-      found.warnings.push_back(fmt::format("{} has {} that {} has too",
-                                           file_of(found.data.validation), counted(shared, "image"),
-                                           file_of(found.data.train)));
+  std::set<std::string> names = training.names;
+  const auto spaces = [&] { return std::any_of(names.begin(), names.end(), has_spaces); };
+  const auto all_known = [&] {
+    const std::set<std::string> others = separated_classes(validation, column);
+    return std::includes(names.begin(), names.end(), others.begin(), others.end());
+  };
+  if (!validation.empty()) {
+    if (!spaces() || !all_known()) names.merge(classes_in(found, validation).names);
+    if (spaces()) {
+      names = separated_classes(train, column);
+      names.merge(separated_classes(validation, column));
     }
   }
+  found.labels.classes = sorted_names(names);
+}
+
+void note_odd_cells(DataFindings& found) {
+  const bool cells = found.labels.multilabel;
   const bool spaces =
-      std::any_of(found.labels.classes.begin(), found.labels.classes.end(),
-                  [](const std::string& name) { return name.find(' ') != std::string::npos; });
+      std::any_of(found.labels.classes.begin(), found.labels.classes.end(), has_spaces);
   if (found.task == LabelTask::multilabel && !cells && found.labels.columns.size() == 1) {
     found.notes.push_back(fmt::format("'{}' holds {}, so it is a class that an image has or not",
                                       found.labels.columns[0],
                                       found.soft_labels ? "numbers from 0 to 1" : "0 and 1"));
   }
   if (cells && !spaces &&
-      !any_cell(file_of(found.data.train), found.labels.columns.at(0), has_separator)) {
+      !holds_separators(file_of(found.data.train), found.labels.columns.at(0))) {
     found.notes.push_back(
         fmt::format("no cell of '{}' has a `;` or `|`, so white space separates its classes",
                     found.labels.columns.at(0)));

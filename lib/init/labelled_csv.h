@@ -17,12 +17,13 @@ std::pair<DetectedData, LabelKeys> labelled_csv(const std::string& folder,
 
 // Fills in found.labels.classes: the classes that occur in the training and validation files, so
 // that all data sets of a run have the same columns. The cells of found.labels.columns hold several
-// classes. If they are just numbers from 0 to 1, the column becomes a list of one class. Throws
-// Error(Exit::usage) if there are too many classes for a config, or if rows are broken.
+// classes. If those of the training file hold only 0 and 1, or only numbers such as 0.5, the column
+// itself is taken as one class. Throws Error(Exit::usage) if there are too many classes for a
+// config, or if rows are broken.
 void list_classes(DataFindings& found);
 
-// Adds notes and warnings about rows whose meaning may be another one: images that several rows
-// name, cells that are divided at white space, and a single column of 0 and 1.
-void note_odd_rows(DataFindings& found);
+// Adds notes that say how unclear cells are read: white space that divides cells, and a single
+// column of 0 and 1, which becomes one class.
+void note_odd_cells(DataFindings& found);
 
 }  // namespace bv

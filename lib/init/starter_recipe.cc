@@ -161,7 +161,7 @@ void choose_small_resnet(const DataFindings& found, const CommonOps& ops, Starte
   }
   recipe.label_smoothing = 0.1;
   recipe.ema = 0.99;
-  // CIFAR-10's learning rate is for its loss.
+  // This learning rate is for softmax_xent. Other tasks have other losses.
   if (n >= kMany && found.task == LabelTask::classify) {
     recipe.batch_size = 256;
     recipe.epochs = epochs_for(750000, 15, n, recipe.batch_size);
@@ -186,7 +186,8 @@ int64_t crop_side(const DataFindings& found) {
   return n >= kMany && side >= 110 ? 96 : 64;
 }
 
-// Returns what the recipe for crops trains on.
+// Returns the images of choose_crops() in the words of a description. For regress, keep_geometry()
+// replaces the crops by resized images.
 std::string images_of_crops(const DataFindings& found) {
   return found.task == LabelTask::regress ? "resized images" : "crops";
 }

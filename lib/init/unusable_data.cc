@@ -29,7 +29,7 @@ constexpr size_t kShownEmpty = 20;
 
 struct FolderContent {
   int64_t entries = 0, images = 0;
-  std::vector<std::string> folders, csv_files;
+  std::vector<std::string> folders;
 };
 
 FolderContent list_content(const std::string& folder) {
@@ -41,10 +41,8 @@ FolderContent list_content(const std::string& folder) {
       content.folders.push_back(entry.name);
     else
       content.images += has_image_suffix(entry.name);
-    if (entry.file && entry.name.ends_with(".csv")) content.csv_files.push_back(entry.name);
   });
   std::sort(content.folders.begin(), content.folders.end());
-  std::sort(content.csv_files.begin(), content.csv_files.end());
   return content;
 }
 
@@ -118,15 +116,8 @@ ListHead read_list_head(const std::string& folder, const std::string& name,
   const char delimiter = guess_delimiter(head);
   std::vector<CsvCell> cells;
   const size_t length = read_csv_row(head, delimiter, /*last=*/true, cells);
-  CsvSettings settings;
-  settings.folder = folder;
-  if (chosen) {
-    settings.labels = chosen->columns;
-    settings.label_list = chosen->list;
-    settings.multilabel = chosen->multilabel;
-  }
   std::vector<std::string> remarks;
-  return {csv_layout(cells, delimiter, settings, remarks), head.substr(length)};
+  return {csv_layout(cells, delimiter, settings_for(folder, chosen), remarks), head.substr(length)};
 }
 
 // Says that a file has no column with the classes, and how to choose another column.
@@ -140,6 +131,18 @@ std::string no_label_text(const CsvLayout& layout) {
       "holds numbers, or --task multilabel if an image may have several classes",
       others.size() == 1 ? " is " + others[0] : "s are " + short_list(others, /*counted=*/false),
       shell_word(others[0]));
+}
+
+// Says what to do with a class folder that has no images.
+std::string empty_class_text(const std::string& folder) {
+  const std::vector<std::string> inner = list_folders(folder);
+  const bool deeper = std::any_of(inner.begin(), inner.end(), [&](const std::string& name) {
+    return count_images(folder + "/" + name) > 0;
+  });
+  return deeper ? "the images of this class are in subfolders: move them into the class "
+                  "folder itself"
+                : "this class folder has no JPEG, PNG or WebP images: add images to it, "
+                  "or move it elsewhere";
 }
 
 }  // namespace
@@ -209,7 +212,7 @@ std::string unknown_folder(const std::string& folder) {
 std::string unused_list_hint(const std::string& folder) {
   constexpr size_t kMost = 3;
   std::string hint;
-  std::vector<std::string> files = list_content(folder).csv_files;
+  std::vector<std::string> files = list_files(folder, ".csv");
   files.resize(std::min(files.size(), kMost));
   for (const std::string& name : files) {
     const std::string why = list_problem(folder, name, /*chosen=*/nullptr);
@@ -257,9 +260,8 @@ void refuse_empty_classes(const Source& source, const std::vector<std::string>& 
       }
       std::string name = source.describe(split, i);  // with a '/' at the end
       name.pop_back();
-      problems.emplace_back(Exit::usage, folder + "/" + name,
-                            "this class folder has no JPEG, PNG or WebP images: delete it, move it "
-                            "elsewhere, or add images");
+      const std::string path = folder + "/" + name;
+      problems.emplace_back(Exit::usage, path, empty_class_text(path));
     }
   }
   if (!problems.empty()) throw Error::all(Exit::usage, std::move(problems), more);

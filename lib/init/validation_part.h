@@ -13,7 +13,8 @@ namespace bv {
 // Divides a split in two: the last part of its examples is for validation.
 void slice(const std::string& split, DataFindings& found);
 
-// Divides a split by folds, which are a fixed random choice and stratified by class.
+// Divides a split by folds: a fixed random choice, stratified by class if each example has one
+// class.
 void use_folds(const std::string& split, DataFindings& found);
 
 // Divides a split by folds if it is sliced and a slice of it is not a fair sample of its classes.

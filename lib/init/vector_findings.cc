@@ -49,7 +49,9 @@ std::vector<std::string> missing_in(const LabelVectors& part, const DataFindings
 
 void warn_of_classes(const LabelVectors& all, const LabelVectors& train,
                      const LabelVectors& validation, DataFindings& found) {
-  if (found.classes.size() > 1 && all.several + all.without_class == 0) {
+  const int64_t others = all.several + all.without_class + validation.several +
+                         validation.without_class;  // images without exactly one class
+  if (found.classes.size() > 1 && others == 0) {
     found.warnings.push_back(fmt::format(
         "every image has exactly one class: --task classify{} suits such data better",
         found.labels.list ? ", with one column that names the class," : ", the default,"));

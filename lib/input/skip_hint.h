@@ -13,8 +13,8 @@ inline std::string skip_hint(std::string_view section) {
   return fmt::format("({}.skip_errors: N skips up to N such examples)", section);
 }
 
-// What a message about a feature that an example lacks adds if the config does not choose the
-// features: skipping the example would lose its image.
+// Ends the message "the example has no feature X" if the config has no key `features`: the user can
+// then leave X out. To skip the example would lose its image.
 inline constexpr std::string_view kLeaveOutHint =
     "; to leave it out, list the features to read in `features`";
 

@@ -47,7 +47,8 @@ std::string uncountable(const Dataset& data) {
         "do: for classes write 0 and not 0.0; for targets use task: regress and give their number",
         of);
   }
-  if (value.dim() == 1 && value.scalar_type() == at::kByte) {
+  // Text is 1-d uint8, but an npz file gives no text.
+  if (value.dim() == 1 && value.scalar_type() == at::kByte && !file.ends_with(".npz")) {
     return fmt::format(
         "'auto' counts class numbers, but the labels of {} are strings; give a number", of);
   }

@@ -5,6 +5,7 @@
 #include <ATen/ops/isfinite.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lib/ckpt/weights_file.h"
 #include "lib/config/load_config.h"
@@ -222,7 +223,9 @@ int64_t refuse_not_finite(PredictedBatch& batch) {
 // Finds labels that are no class of the model, which no prediction can match.
 class OtherLabels {
  public:
-  explicit OtherLabels(const PredictData& data) : data_(data) {}
+  // `remedy`: the end of the error message.
+  OtherLabels(const PredictData& data, std::string remedy)
+      : data_(data), remedy_(std::move(remedy)) {}
 
   // Throws Error(Exit::usage) for such a label if data.labels_are_classes().
   void find_in(const PredictedBatch& batch) {
@@ -231,22 +234,27 @@ class OtherLabels {
     const int64_t classes = logits->second.size(1);
     for (const PredictedRow& row : batch.rows) {
       if (!row.label || row.label->classes.empty() || row.label->classes.back() < classes) continue;
+      const std::string known =
+          data_.labels().tell_presence()
+              ? "the model has one class, so a label is 1 (the image has it) or 0"
+              : fmt::format("the classes of the model are 0 .. {}", classes - 1);
       const std::string what =
-          fmt::format("the label of {} is {}, but the classes of the model are 0 .. {}", row.name,
-                      row.label->classes.back(), classes - 1);
-      if (data_.labels_are_classes()) throw Error(Exit::usage, data_.labels_place(), what);
+          fmt::format("the label of {} is {}, but {}", row.name, row.label->classes.back(), known);
+      if (data_.labels_are_classes())
+        throw Error(Exit::usage, data_.labels_place(), what + remedy_);
       if (count_++ == 0) first_ = what;
     }
   }
   void warn() const {
     if (count_ == 0) return;
-    log::warn(
-        "{}: {} of the labels are no class of the model and count as wrong, the first one: {}",
-        data_.labels_place(), count_, first_);
+    log::warn("{}: {} {} no class of the model, so {} as wrong; the first: {}",
+              data_.labels_place(), counted(count_, "label"), count_ == 1 ? "is" : "are",
+              count_ == 1 ? "its image counts" : "their images count", first_);
   }
 
  private:
   const PredictData& data_;
+  const std::string remedy_;
   int64_t count_ = 0;
   std::string first_;
 };
@@ -274,7 +282,8 @@ PredictedCounts predict(PredictModel& model, const PredictRequest& request,
   batch.multilabel = labels.multilabel();
   batch.threshold = labels.threshold();
   batch.sigmoid = loss == "sigmoid_xent" || batch.multilabel;
-  OtherLabels other_labels(data);
+  OtherLabels other_labels(
+      data, request.eval.empty() ? "; to predict without labels, leave the array 'label' out" : "");
   PredictedCounts counts;
   while (data.next()) {
     batch.rows = data.rows();

@@ -49,11 +49,11 @@ void read_pixel_limit(const PredictModel& model) {
 std::shared_ptr<const Dataset> open_files(const PredictModel& model, const PredictRequest& request,
                                           bool numbers) {
   auto data = std::make_shared<Dataset>(open_inputs(request.inputs), "inputs", Place{});
-  if (request.labels && request.inputs.front().ends_with(".npz") &&
-      is_npz_text(request.inputs.front(), "label"))
-    log::warn("the array 'label' is not used: it holds text");
-  if (!request.labels || numbers || !data->source().labels(0).defined()) return data;
   const std::string& file = request.inputs.front();  // only an .npz file has labels
+  if (request.labels && file.ends_with(".npz") && is_npz_text(file, "label"))
+    log::warn("{}: the array 'label' is not used: it holds text", file);
+  if (!request.labels || numbers || !data->source().labels(0).defined()) return data;
+  if (labels_tell_presence(model.config)) return data;  // they are no class numbers
   try {
     for (const std::string& line :
          match_classes(*data, {model.class_names, "the model"}, /*skip_unknown=*/false))
@@ -256,7 +256,8 @@ bool PredictData::has_labels(const Example& raw) const {
   if (value.dim() == 0 && at::isIntegralType(value.scalar_type(), /*includeBool=*/false))
     return false;
   if (labels_.numbers()) return true;
-  log::warn("the array 'label' is not used: it does not hold one integer for each image");
+  log::warn("{}: the array 'label' is not used: it does not hold one integer for each image",
+            labels_place_);
   return false;
 }
 

@@ -35,8 +35,8 @@ class PredictData {
   const RightLabels& labels() const { return labels_; }
   // Where the labels come from, for messages: the .npz file, or --eval.
   const std::string& labels_place() const { return labels_place_; }
-  // Whether every label must be a class of the model: those of an evaluator, such as knn, need not
-  // be one, but class_metrics refuses others.
+  // Whether a label that is no class of the model is an error. It is one in an .npz file and for
+  // the evaluator class_metrics; other evaluators, such as knn, accept it.
   bool labels_are_classes() const { return labels_are_classes_; }
   // Whether the rows have labels.
   bool labelled() const { return labelled_; }

@@ -44,11 +44,9 @@ class FileInputs : public Source {
  public:
   explicit FileInputs(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) add(path);
-    if (hidden_ > 0) {
-      log::note("{} left out, such as {}",
-                hidden_ == 1 ? "1 hidden image or folder is"
-                             : fmt::format("{} hidden images and folders are", hidden_),
-                first_hidden_);
+    if (hidden_ == 1) log::note("1 hidden image or folder is left out: {}", first_hidden_);
+    if (hidden_ > 1) {
+      log::note("{} hidden images and folders are left out, such as {}", hidden_, first_hidden_);
     }
     std::error_code error;
     const bool typed = std::find(paths.begin(), paths.end(), kStandardInput) == paths.end();

@@ -29,8 +29,7 @@ Config card_config(const ModelCard& card, const std::string& file,
 }
 
 void open_checkpoint(const PredictFrom& from, PredictModel& model) {
-  const Wanted wanted = from.ema ? weights_only : weights_without_averages;
-  model.checkpoint = Checkpointer::load(from.workdir, {.wanted = wanted});
+  model.checkpoint = Checkpointer::load(from.workdir, {.wanted = wanted_weights(from.ema)});
   model.ema = from.ema;
   model.origin = model.checkpoint->folder;
   const nlohmann::json& meta = model.checkpoint->meta;

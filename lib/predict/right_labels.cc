@@ -29,8 +29,14 @@ std::vector<int64_t> right_classes(const at::Tensor& values, bool multilabel) {
 
 }  // namespace
 
+bool labels_tell_presence(const Config& config) {
+  return task_says_multilabel(config) && config.get<int64_t>("num_classes", 0) == 1;
+}
+
 RightLabels::RightLabels(const Config& config, bool numbers)
-    : numbers_(numbers), multilabel_(task_says_multilabel(config) && !numbers) {}
+    : numbers_(numbers),
+      multilabel_(!numbers && task_says_multilabel(config)),
+      tell_presence_(!numbers && labels_tell_presence(config)) {}
 
 RightLabels::RightLabels(const Config& config, const Config& evaluator, const Pipeline& pp,
                          bool numbers)
@@ -76,7 +82,11 @@ std::optional<RightLabel> RightLabels::read(const at::Tensor& value) const {
   }
   if (!at::isIntegralType(value.scalar_type(), /*includeBool=*/false)) return std::nullopt;
   const auto number = value.item<int64_t>();
-  if (number >= 0) label.classes = {number};
+  if (tell_presence_ && number <= 1) {
+    if (number == 1) label.classes = {0};
+  } else if (number >= 0) {
+    label.classes = {number};
+  }
   return label;
 }
 

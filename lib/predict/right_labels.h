@@ -11,10 +11,15 @@
 
 namespace bv {
 
+// Whether the config is that of a multilabel model of one class. A label of data without an
+// evaluator is then 1 if the image has the class, otherwise 0. Records problems with the config.
+bool labels_tell_presence(const Config& config);
+
 class RightLabels {
  public:
-  // For data without an evaluator: the labels are in the feature `label`. Reads `task_kw` of the
-  // config. `numbers`: they are regression targets, not classes. Records problems with the config.
+  // For data without an evaluator: the labels are in the feature `label`. Reads `task_kw` and
+  // `num_classes` of the config. `numbers`: the labels are regression targets, not classes. Records
+  // problems with the config.
   RightLabels(const Config& config, bool numbers);
   // Reads `label_key`, `multilabel` and `threshold` of an evaluator and `task_kw` of its config.
   // `pp`: the evaluator's pp_fn. Records problems with the config.
@@ -23,6 +28,8 @@ class RightLabels {
   bool numbers() const { return numbers_; }
   bool multilabel() const { return multilabel_; }
   double threshold() const { return threshold_; }
+  // Whether integers are read as labels_tell_presence() says.
+  bool tell_presence() const { return tell_presence_; }
   // Whether the data set's class names apply to these labels.
   bool have_names_of_data() const { return have_names_of_data_; }
 
@@ -44,6 +51,7 @@ class RightLabels {
   bool made_ = false;            // the two differ
   bool numbers_ = false;
   bool multilabel_ = false;
+  bool tell_presence_ = false;
   double threshold_ = 0.5;
   bool have_names_of_data_ = true;
 };

@@ -8,7 +8,7 @@
 //                                            "flock" for other hosts
 //   BVTRAIN_RETRY_AFTER=<seconds>            how soon a failed write is tried again
 //   BVTRAIN_LOCK_BEAT=<seconds>              WorkdirLock::kBeat
-//   BVTRAIN_SAVE_BUDGET=<seconds>            SaveQueue::kBurst; with a large one no save is skipped
+//   BVTRAIN_SAVE_BUDGET=<seconds>            replaces SaveQueue::kBurst; a large one skips no save
 //   BVTRAIN_BATCH_LIMIT=<bytes>              a run saves a bad step's batch only if its images take
 //                                            at most this
 // Without these variables a crash point costs two look-ups in the environment.

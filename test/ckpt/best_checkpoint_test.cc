@@ -74,9 +74,8 @@ TEST_CASE("the best checkpoint stays when its step is deleted, and a better one 
   CHECK(bias(read_weights(folder.path() + ":best:ema", 0), "bias") == -2);
   for (const std::string& path : {best, folder.path() + ":best", folder.path()}) {
     CHECK(error_of([&] { Checkpointer::load(path + ":ema"); }) ==
-          path +
-              ":ema: error: ':ema' names averaged weights, for model_init; as a checkpoint give " +
-              path + ", to predict and export with --ema");
+          path + ":ema: error: ':ema' names averaged weights, which model_init takes; give " +
+              path + " here, and for predict and export add --ema");
   }
   CHECK(error_of([&] { Checkpointer::load(best + "-x:ema"); }) ==
         best + "-x:ema: error: no such checkpoint");

@@ -3,7 +3,10 @@
 
 #include <ATen/ops/ones.h>
 
+#include "lib/ckpt/file_writer.h"
+#include "lib/ckpt/formats/npy.h"
 #include "lib/ckpt/formats/npz.h"
+#include "lib/ckpt/formats/zip.h"
 #include "test/ckpt/support.h"
 
 namespace bv::test {
@@ -44,6 +47,23 @@ TEST_CASE("an npz file holds texts beside arrays, which only read_npz_text() ret
   CHECK(read_npz_text(file, "more") == Texts{"z"});
   CHECK_FALSE(read_npz_text(file, "a"));
   CHECK_FALSE(read_npz_text(file, "none"));
+}
+
+TEST_CASE("whether an array is text is not asked of a zip bomb") {
+  const MemoryFolder folder;
+  const std::string file = folder / "bomb.npz";
+  constexpr size_t kCharacters = size_t{65} << 20;
+  {
+    std::string content = npy_header(fmt::format("<U{}", kCharacters), {1});
+    content.resize(content.size() + 4 * kCharacters);
+    replace_file(file, [&](FileWriter& out) {
+      ZipWriter zip(out);
+      zip.add("label.npy", {reinterpret_cast<const uint8_t*>(content.data()), content.size()});
+      zip.finish();
+    });
+  }
+  CHECK_THAT(error_of([&] { is_npz_text(file, "label"); }),
+             Catch::EndsWith(" would unpack to 260.0 MiB: a zip bomb, or damaged"));
 }
 
 TEST_CASE("text that is no Unicode is refused") {

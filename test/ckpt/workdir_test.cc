@@ -233,6 +233,22 @@ TEST_CASE("workdir: owns what a run or bvtrain eval keeps in it, and nothing els
   }
 }
 
+TEST_CASE("workdir: the names of its folders") {
+  for (const std::string& path : Workdir("out/w").folders()) {
+    INFO(path);
+    CHECK(path.starts_with("out/w/"));
+    CHECK(Workdir::is_folder_of_run(fs::path(path).filename().string()));
+  }
+  for (const char* name : {"ckpt", "eval", "log", "post-mortem", "tb", "trace"}) {
+    INFO(name);
+    CHECK(Workdir::is_folder_of_run(name));
+  }
+  for (const char* name : {"", "out", "seed0", "ckpt2", "metrics.jsonl"}) {
+    INFO(name);
+    CHECK_FALSE(Workdir::is_folder_of_run(name));
+  }
+}
+
 TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
   const MemoryFolder folder;
   const auto fill = [](const Workdir& workdir) {

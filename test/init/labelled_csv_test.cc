@@ -214,6 +214,29 @@ TEST_CASE("init --task multilabel: all files have the same classes") {
   dir.list(
       "tags", [](int i) { return i % 2 == 0 ? "polar bear;ice" : "ice"; }, "val.csv", 40);
   CHECK(dir.find(multilabel({"tags"})).labels.classes == Lines{"ice", "polar bear"});
+  // A name with a space is only in the validation file, with and without a `;` there.
+  const Lines four = {"blue bird", "cat", "dog", "red car"};
+  dir.list(
+      "tags", [](int i) { return i % 2 == 0 ? "red car;dog" : "cat"; }, "train.csv", 0, 40);
+  for (const char* other : {"red car;dog", "dog"}) {
+    dir.list(
+        "tags", [&](int i) { return i % 2 == 0 ? other : "blue bird"; }, "val.csv", 40);
+    found = dir.find(multilabel({"tags"}));
+    CHECK(found.labels.classes == four);
+    CHECK(contains(join(found.warnings, "\n"), "class 'blue bird' has no training images"));
+  }
+  // Such a name is only in the training file, which has no `;`.
+  dir.list(
+      "tags", [](int i) { return i % 2 == 0 ? "blue bird" : "cat"; }, "train.csv", 0, 40);
+  dir.list(
+      "tags", [](int) { return "red car;dog"; }, "val.csv", 40);
+  CHECK(dir.find(multilabel({"tags"})).labels.classes == four);
+  // A comma in a name is an error in a file without a `;`, unless the name is known.
+  dir.list(
+      "tags", [](int i) { return i % 2 == 0 ? "\"Smith, John;dog\"" : "dog"; }, "train.csv", 0, 40);
+  dir.list(
+      "tags", [](int i) { return i % 2 == 0 ? "\"Smith, John\"" : "dog"; }, "val.csv", 40);
+  CHECK(dir.find(multilabel({"tags"})).labels.classes == Lines{"Smith, John", "dog"});
 
   dir.list(
       "tags", [](int i) { return fmt::format("{} {}", i % 11, 10); }, "train.csv", 0, 40);
@@ -251,6 +274,12 @@ TEST_CASE("init --task multilabel: columns of 0 and 1, one or several") {
     CHECK(contains(yaml_of(found), ", label: [hot], split: "));
   }
 
+  const char* const versions[] = {"2.0", "v1", "v1;2.0"};
+  dir.list("hot", [&](int i) { return versions[i % 3]; });
+  CHECK(dir.fault(multilabel({"hot"})) ==
+        "list.csv:3:11: error: the label 'v1' is not a number, but line 2 has the label '2.0': for "
+        "a classification give the names of all classes in `classes`");
+
   dir.list("hot,wet", [&](int i) { return i == 4 ? std::string("-1,0") : digits(i); });
   CHECK(dir.fault(multilabel({"hot", "wet"})) ==
         "list.csv:6: error: the column 'hot' holds -1, but columns of classes hold 0 and 1: use "
@@ -266,13 +295,19 @@ TEST_CASE("init --task multilabel says if an image has one class only, or severa
   dir.list("tags", [](int i) { return i % 2 == 0 ? "cat" : "dog"; });
   CHECK(contains(join(dir.find(multilabel({"tags"})).warnings, "\n"),
                  "every image has exactly one class: --task classify, the default, suits"));
+  const ListFolder two;
+  two.list(
+      "tags", [](int i) { return i % 2 == 0 ? "cat" : "dog"; }, "train.csv", 0, 40);
+  two.list(
+      "tags", [](int i) { return i % 2 == 0 ? "cat" : "cat;dog"; }, "val.csv", 40);
+  CHECK_FALSE(contains(join(two.find(multilabel({"tags"})).warnings, "\n"), "exactly one class"));
   // A row for each class of an image.
   std::string rows = "image,tags\n";
   for (int i = 0; i < kRows; ++i)
     rows += fmt::format("{},{}\n", ListFolder::image(i / 2), i % 2 == 0 ? "cat" : "dog");
   dir.write("list.csv", rows);
   CHECK(contains(join(dir.find(multilabel({"tags"})).warnings, "\n"),
-                 "list.csv: 30 rows name an image that an earlier row names"));
+                 "list.csv: 30 rows name the same image as an earlier row"));
   dir.list("tags", [](int) { return ""; });
   CHECK(contains(dir.fault(multilabel({"tags"})), "no row has a label"));
 }
@@ -340,7 +375,9 @@ TEST_CASE("init --label and --task need a CSV file that fits") {
   CHECK(found.train_examples == 40);
   CHECK(found.validation_examples == 30);
   CHECK(found.warnings ==
-        Lines{fmt::format("{0}/val.csv has 10 images that {0}/train.csv has too", dir.path())});
+        Lines{fmt::format("{0}/val.csv has 10 images that {0}/train.csv has too, so metrics do not "
+                          "show how good the model is on new images",
+                          dir.path())});
   dir.list(
       "age,split", [](int i) { return fmt::format("{},{}", age_of(i), "train"); }, "train.csv");
   CHECK(contains(dir.fault(regress({"age"})), "train.csv: error: has a column `split`"));

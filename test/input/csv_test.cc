@@ -333,9 +333,13 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
   folder.write("more.csv", good);
   CHECK(error_of(found) ==
         folder.path() +
-            ": error: holds several .csv files that name images, and their names do not say which "
-            "are for training: expected train.csv and val.csv or test.csv");
+            ": error: holds several .csv files that name images: labels.csv, more.csv; expected "
+            "train.csv and val.csv or test.csv: rename these files, or move the others elsewhere");
   std::filesystem::rename(folder / "labels.csv", folder / "my_train.csv");
+  CHECK(error_of(found) ==
+        folder.path() +
+            ": error: holds several .csv files that name images: more.csv, my_train.csv; expected "
+            "train.csv and val.csv or test.csv: rename these files, or move more.csv elsewhere");
   std::filesystem::rename(folder / "more.csv", folder / "test.csv");
   CHECK(found()->train == DataKeys{{"fname", folder / "my_train.csv"}});
   CHECK(found()->validation == DataKeys{{"fname", folder / "test.csv"}});

@@ -60,6 +60,10 @@ TEST_CASE("hidden files and folders are left out, as in a data set, unless they 
   CHECK(open_inputs({folder / "in"})->file_notes(0).other_types.empty());
   CHECK(files(folder / "in/.copies") == std::vector<std::string>{copy});
   CHECK(files(copy) == std::vector<std::string>{copy});
+  folder.write("one/a.jpg", "");
+  const std::string hidden = folder.write("one/.b.jpg", "");
+  CHECK_THAT(logged([&] { files(folder / "one"); }),
+             Catch::Contains("1 hidden image or folder is left out: " + hidden));
   folder.write("all/._0.jpg", "");
   CHECK(error_of([&] { files(folder / "all"); }) ==
         folder / "all" +

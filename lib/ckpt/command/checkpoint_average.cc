@@ -58,7 +58,7 @@ void require_same_scale(const NamedTensors& first, const std::string& first_fold
 Restored average_checkpoints(const std::vector<std::string>& folders, bool ema) {
   check(!folders.empty(), "the mean of no checkpoints");
   ReadOptions options;
-  options.wanted = ema ? weights_only : weights_without_averages;
+  options.wanted = wanted_weights(/*averages=*/ema);
   Restored last;
   Forms forms;
   NamedTensors sums, scale;

@@ -155,8 +155,8 @@ ErrorAt entry_errors(const std::string& file, const ZipEntry& entry, const std::
   };
 }
 
-// Calls `use` once for every array of numbers whose name begins with `prefix`. `use` gets the name
-// without the prefix. `width`: as for read_npz(); empty if the arrays are not converted.
+// Calls `use` once for every array whose name begins with `prefix`, also for text. `use` gets the
+// name without the prefix. `width`: as for read_npz(); empty if the arrays are not converted.
 void each_array(const std::string& file, const std::string& prefix, NpzSize size,
                 const NpzWidth& width,
                 const std::function<void(const std::string& name, Array&)>& use) {
@@ -180,9 +180,8 @@ void each_array(const std::string& file, const std::string& prefix, NpzSize size
     const std::span<uint8_t> bytes(array.bytes.mutable_data_ptr<uint8_t>(), entry.bytes);
     unpack(mapping.bytes(), entry, file, bytes);
     array.header = parse_npy_header(bytes, array.error_at);
-    if (array.header.is_text()) continue;
     const std::string own_name = name.substr(prefix.size());
-    if (size == NpzSize::plausible && width) {
+    if (size == NpzSize::plausible && width && !array.header.is_text()) {
       const uint64_t values = entry.bytes - array.header.data;
       growth.convert(values,
                      values / array.header.width * width(npz_entry(own_name, array.header)));
@@ -199,15 +198,16 @@ uint64_t read_width(const NpzEntry& array) { return c10::elementSize(array.dtype
 NamedTensors read_npz(const std::string& file, const std::string& prefix, NpzSize size,
                       const NpzWidth& width) {
   NamedTensors tensors;
-  each_array(file, prefix, size, width,
-             [&](const std::string& name, Array& array) { tensors[name] = to_tensor(array); });
+  each_array(file, prefix, size, width, [&](const std::string& name, Array& array) {
+    if (!array.header.is_text()) tensors[name] = to_tensor(array);
+  });
   return tensors;
 }
 
 std::vector<NpzEntry> list_npz(const std::string& file) {
   std::vector<NpzEntry> entries;
   each_array(file, "", NpzSize::plausible, {}, [&](const std::string& name, Array& array) {
-    entries.push_back(npz_entry(name, array.header));
+    if (!array.header.is_text()) entries.push_back(npz_entry(name, array.header));
   });
   return entries;
 }
@@ -230,14 +230,12 @@ std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
 }
 
 bool is_npz_text(const std::string& file, const std::string& name) {
-  const MappedFile mapping(file);
-  for (const ZipEntry& entry : read_zip_directory(mapping.bytes(), file)) {
-    if (entry.name != name + std::string(kSuffix)) continue;
-    std::vector<uint8_t> npy(entry.bytes);
-    unpack(mapping.bytes(), entry, file, npy);
-    return parse_npy_header(npy, entry_errors(file, entry, name)).is_text();
-  }
-  return false;
+  bool text = false;
+  // Only the array itself has nothing after the prefix.
+  each_array(file, name, NpzSize::plausible, {}, [&](const std::string& rest, Array& array) {
+    text |= rest.empty() && array.header.is_text();
+  });
+  return text;
 }
 
 void write_npz(const std::string& file, const NamedTensors& tensors, const NamedTexts& texts) {

@@ -37,7 +37,7 @@ uint64_t read_width(const NpzEntry& array);  // for a caller that does not conve
 // what `width` returns, whichever is more. `width` gets names without the prefix.
 NamedTensors read_npz(const std::string& file, const std::string& prefix = "",
                       NpzSize size = NpzSize::plausible, const NpzWidth& width = read_width);
-// Returns names, shapes and types of all arrays.
+// Returns names, shapes and types of all arrays but those of text.
 std::vector<NpzEntry> list_npz(const std::string& file);
 
 // One-dimensional arrays of strings by name. Bytes that are not UTF-8 are written as in Python's
@@ -51,7 +51,7 @@ std::optional<std::vector<std::string>> read_npz_text(const std::string& file,
                                                       const std::string& name);
 
 // Returns whether the array `name` exists and holds text, of any kind and shape. Throws
-// Error(Exit::usage) with file and offset.
+// Error(Exit::usage) with file and offset, and like read_npz() for a zip bomb.
 bool is_npz_text(const std::string& file, const std::string& name);
 
 // Writes an npz file, with BFloat16 as 2-byte void, and replaces `file` at the end. Arrays of less

@@ -265,10 +265,22 @@ void Workdir::write_done(int64_t step, const std::string& early) const {
   write_file_atomically(done(), fmt::format("{}\n{}{}", step, early, early.empty() ? "" : "\n"));
 }
 
+std::vector<std::string> Workdir::folders() const {
+  return {ckpt().path(), tensorboard(), log_folder(), trace_folder(), evaluation(), post_mortem()};
+}
+
+bool Workdir::is_folder_of_run(std::string_view name) {
+  const std::vector<std::string> paths = Workdir("").folders();
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return fs::path(path).filename().string() == name;
+  });
+}
+
 std::vector<std::string> Workdir::own_files() const {
-  return {done(),    ckpt().path(),    config(),      run_json(),   result(),
-          metrics(), skipped(),        tensorboard(), log_folder(), trace_folder(),
-          report(),  learning_curve(), evaluation(),  post_mortem()};
+  std::vector<std::string> paths = folders();
+  paths.insert(paths.end(), {done(), config(), run_json(), result(), metrics(), skipped(), report(),
+                             learning_curve()});
+  return paths;
 }
 
 std::vector<std::string> Workdir::files_put_aside() const {

@@ -182,6 +182,11 @@ class Workdir {
     return trace_folder() + "/rank-" + std::to_string(rank) + ".json";
   }
   CkptFolder ckpt() const { return CkptFolder(dir_ + "/ckpt"); }
+  // Returns the paths of the folders that a run or `bvtrain eval` may make in the workdir, whether
+  // they exist or not.
+  std::vector<std::string> folders() const;
+  // Whether one of these folders has this name.
+  static bool is_folder_of_run(std::string_view name);
 
   // Returns whether a run or `bvtrain eval` uses this name in the folder. Returns false for all
   // names if the folder holds neither a run nor rows of `bvtrain eval`.

@@ -25,8 +25,7 @@ const KeyTable decode_keys(
       "big_vision, and off by about 1 of 255 levels on average and by up to about 20 in single "
       "pixels. Choose True for weights from programs that decode with PIL, such as timm and "
       "Hugging Face. In CMYK files without an Adobe marker, True takes the inks as inverted, as "
-      "PIL "
-      "does, and False does not."},
+      "PIL does, and False does not."},
      {"exif", "bool", "false",
       "If True, the image is rotated and flipped by its EXIF orientation, so that photos from "
       "phones and cameras are upright. If False, it stays as stored, as in big_vision.",

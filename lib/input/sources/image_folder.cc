@@ -305,12 +305,8 @@ bool any_with_images(const std::string& folder, const std::vector<std::string>& 
 
 // Returns the names of the CSV files in `folder`, except metadata.csv, which FileNotes is about.
 std::vector<std::string> csv_files(const std::string& folder) {
-  std::vector<std::string> files;
-  for_each_entry(folder, [&](const FolderEntry& entry) {
-    const bool visible = !entry.name.starts_with('.') && entry.name != "metadata.csv";
-    if (entry.file && visible && entry.name.ends_with(".csv")) files.push_back(entry.name);
-  });
-  std::sort(files.begin(), files.end());
+  std::vector<std::string> files = list_files(folder, ".csv");
+  std::erase(files, "metadata.csv");
   return files;
 }
 

@@ -31,10 +31,8 @@ const KeyTable npz_keys(
     {"The arrays of a NumPy file (.npz): example i has row i of each array, under the name of the "
      "array. For N images the file has the arrays `image` of shape (N, height, width, channels), "
      "usually of uint8, and `label` of shape (N), of integers. Integers `label` of shape (N, 1) "
-     "are "
-     "read as (N). The file may hold other arrays of integers, floating-point numbers and "
-     "booleans. "
-     "The only split is called train, or all.",
+     "are read as (N). The file may hold other arrays of integers, floating-point numbers and "
+     "booleans. The only split is called train, or all.",
      "name: npz\nfname: data/train.npz"},
     {{"fname", "string", "required",
       "The .npz file, on a local or mounted disk. All used arrays must have the same number of "

@@ -154,6 +154,14 @@ std::vector<std::string> list_folders(const std::string& folder) {
   return names;
 }
 
+std::vector<std::string> list_files(const std::string& folder, std::string_view suffix) {
+  std::vector<std::string> names;
+  for (FolderEntry& entry : list(folder)) {
+    if (entry.file && entry.name.ends_with(suffix)) names.push_back(std::move(entry.name));
+  }
+  return names;
+}
+
 int64_t count_images(const std::string& folder) {
   const std::vector<FolderEntry> entries = list(folder);
   return std::count_if(entries.begin(), entries.end(), [](const FolderEntry& entry) {

@@ -35,6 +35,9 @@ std::string split_of_words(std::string text);
 // Returns the names of the sub-folders of `folder`, sorted by bytes, without hidden ones. Throws
 // what for_each_entry() throws (lib/util/folder_entries.h).
 std::vector<std::string> list_folders(const std::string& folder);
+// Returns the names of the files in `folder` that end in `suffix`, such as ".csv", sorted by bytes,
+// without hidden ones. Throws what list_folders() throws.
+std::vector<std::string> list_files(const std::string& folder, std::string_view suffix);
 // Returns the number of files in `folder` that have the suffix of an image, without hidden ones.
 // Throws what list_folders() throws.
 int64_t count_images(const std::string& folder);

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "lib/input/sources/common/folder_index.h"
-#include "lib/input/sources/common/manifest/csv_layout.h"
 #include "lib/input/sources/common/manifest/manifest.h"
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/util/printable.h"
@@ -95,17 +94,23 @@ bool in_class_folder(const std::string& image, const std::string& label,
 
 }  // namespace
 
+CsvSettings settings_for(const std::string& folder, const CsvLabels* chosen) {
+  CsvSettings settings;
+  settings.folder = folder;
+  if (chosen) {
+    settings.labels = chosen->columns;
+    settings.label_list = chosen->list;
+    settings.multilabel = chosen->multilabel;
+  }
+  return settings;
+}
+
 std::optional<DataKeys> csv_data_keys(const std::string& file, const std::string& head,
                                       const CsvLabels* chosen) {
   try {
     const char delimiter = guess_delimiter(head);
-    CsvSettings settings;
-    settings.folder = std::filesystem::path(file).parent_path().string();
-    if (chosen) {
-      settings.labels = chosen->columns;
-      settings.label_list = chosen->list;
-      settings.multilabel = chosen->multilabel;
-    }
+    const CsvSettings settings =
+        settings_for(std::filesystem::path(file).parent_path().string(), chosen);
     std::vector<CsvCell> cells;
     const size_t length = read_csv_row(head, delimiter, /*last=*/false, cells);
     if (length == 0) return std::nullopt;

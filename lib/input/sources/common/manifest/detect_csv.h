@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lib/input/detect_data.h"
+#include "lib/input/sources/common/manifest/csv_layout.h"
 
 namespace bv {
 
@@ -15,6 +16,9 @@ struct CsvLabels {
   bool list = false;                      // the numbers of the columns are one vector
   bool multilabel = false;                // a cell of the only column holds several classes
 };
+
+// Returns the settings with which to read a file in `folder`. `chosen`: as for csv_data_keys().
+CsvSettings settings_for(const std::string& folder, const CsvLabels* chosen);
 
 // Returns the keys, without those of the labels, for a file with an image column that has a common
 // name, and with the labels; nullopt for any other file. `head`: the first lines of the file.

@@ -1,14 +1,13 @@
 #include "lib/input/sources/common/manifest/detect_manifest.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <vector>
 
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/error.h"
-#include "lib/util/folder_entries.h"
 #include "lib/util/regular_file.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -27,18 +26,37 @@ std::string name_of_file(const std::string& file) {
   return std::filesystem::path(file).filename().string();
 }
 
+using FoundManifests = std::vector<std::pair<std::string, DataKeys>>;
+
+std::string split_of_file(const std::string& file) {
+  return split_of_words(std::filesystem::path(file).stem().string());
+}
+
+// Throws that the names of these files do not say what each is for.
+[[noreturn]] void refuse_names(const std::string& folder, const std::string& suffix,
+                               const FoundManifests& found) {
+  std::vector<std::string> names, unnamed;  // unnamed: without the name of a split
+  for (const auto& [file, keys] : found) {
+    names.push_back(name_of_file(file));
+    if (split_of_file(file).empty()) unnamed.push_back(names.back());
+  }
+  const bool clear = !unnamed.empty() && unnamed.size() < names.size();
+  throw Error(
+      Exit::usage, folder,
+      fmt::format("holds several {0} files that name images: {1}; expected train{0} and val{0} or "
+                  "test{0}: rename these files, or move {2} elsewhere",
+                  suffix, short_list(names, /*counted=*/false),
+                  clear ? short_list(unnamed, /*counted=*/false) : "the others"));
+}
+
 }  // namespace
 
 std::optional<DetectedData> detect_manifest(const std::string& folder, const std::string& suffix,
                                             const std::string& kind, const ManifestKeys& keys) {
-  std::vector<std::string> files;
-  for_each_entry(folder, [&](const FolderEntry& entry) {
-    if (entry.file && entry.name.ends_with(suffix) && !entry.name.starts_with("."))
-      files.push_back(folder + "/" + entry.name);
-  });
-  std::sort(files.begin(), files.end());
-  std::vector<std::pair<std::string, DataKeys>> found;
-  for (const std::string& file : files) {
+  const std::vector<std::string> files = list_files(folder, suffix);
+  FoundManifests found;
+  for (const std::string& name : files) {
+    const std::string file = folder + "/" + name;
     if (auto of_file = keys(file, head_of_file(file))) found.emplace_back(file, *of_file);
   }
   if (found.empty()) return std::nullopt;
@@ -48,14 +66,9 @@ std::optional<DetectedData> detect_manifest(const std::string& folder, const std
     return data;
   }
   std::map<std::string, const std::pair<std::string, DataKeys>*> splits;
-  for (const auto& one : found)
-    splits[split_of_words(std::filesystem::path(one.first).stem().string())] = &one;
-  if (splits.size() < found.size() || splits.contains("") || !splits.contains("train")) {
-    throw Error(Exit::usage, folder,
-                fmt::format("holds several {0} files that name images, and their names do not say "
-                            "which are for training: expected train{0} and val{0} or test{0}",
-                            suffix));
-  }
+  for (const auto& one : found) splits[split_of_file(one.first)] = &one;
+  if (splits.size() < found.size() || splits.contains("") || !splits.contains("train"))
+    refuse_names(folder, suffix, found);
   const std::string validation = splits.contains("val") ? "val" : "test";
   DetectedData data{kind + "s", splits["train"]->second, splits[validation]->second};
   data.notes = {"training: " + name_of_file(splits["train"]->first),
