@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <string>
 
 namespace bv {
@@ -48,7 +50,9 @@ TransformerShape read_transformer_shape(const Config& config, int64_t patch) {
   };
   positive("width", shape.width);
   positive("depth", shape.depth);
-  if (shape.mlp_dim == 0) shape.mlp_dim = 4 * shape.width;
+  // The width may be from an untrusted file. The product must not overflow.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
+  if (shape.mlp_dim == 0) shape.mlp_dim = 4 * std::min(shape.width, kMost);
   positive("mlp_dim", shape.mlp_dim);
   positive("num_heads", shape.num_heads);
   if (shape.width % shape.num_heads != 0) {
