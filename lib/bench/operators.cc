@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// Returns the calls of the update, or the others.
+// Returns the calls of the optimizer's update if `update` is true, otherwise all other calls.
 std::vector<OperatorCall> part_of(const std::vector<OperatorCall>& calls, bool update) {
   std::vector<OperatorCall> part;
   std::ranges::copy_if(calls, std::back_inserter(part),

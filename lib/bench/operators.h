@@ -20,9 +20,9 @@ namespace bv {
 // OperatorRecorder does not see bvtrain's kernels there.
 std::vector<OperatorCall> operators_of_step(Recipe& recipe);
 
-// Extrapolates the calls of a step with `batch` examples from those of two smaller batches. The
-// FLOPs and bytes of each call are taken to be linear in the batch size; those of the update's
-// calls do not depend on it. A call is listed if it is listed in one of the two steps. Throws
+// Extrapolates the calls of a step with `batch` examples from those of two smaller batches. It
+// assumes that the FLOPs and bytes of a call are linear in the batch size; those of the optimizer's
+// update do not depend on it. A call is listed if it is listed in one of the two steps. Throws
 // Error(Exit::usage) if the two steps do not make the same calls, apart from those of the update.
 std::vector<OperatorCall> scale_to_batch(const std::vector<OperatorCall>& small,
                                          int64_t small_batch,
@@ -36,9 +36,9 @@ struct OperatorSum {
   double seconds = 0;  // the minimum time, with the peaks below
 };
 
-// Sums the listed calls by operator; the longest first. A call takes at least the time of its FLOPs
-// and the time of its bytes at the peaks (peak_flops(), peak_bandwidth()): the roofline model of
-// Williams, Waterman and Patterson (2009).
+// Sums the listed calls of each operator. The operator that takes longest is first. A call takes at
+// least the time of its FLOPs and the time of its bytes at the peaks (peak_flops(),
+// peak_bandwidth()): the roofline model of Williams, Waterman and Patterson (2009).
 std::vector<OperatorSum> roofline(const std::vector<OperatorCall>& calls, double flops_per_second,
                                   double bytes_per_second);
 

@@ -154,8 +154,8 @@ std::vector<std::string> differing_keys(const std::vector<RunRecord>& runs,
     if (given.contains(key)) chosen.push_back(key);
     if (given.contains(key) || !absent) present.push_back(key);
   }
-  // A default that follows from another key says no more than that key does, and the defaults of a
-  // plug-in no more than its name.
+  // Keys that every run leaves at its default are left out if possible: a default that depends on
+  // another key tells no more than that key, and the defaults of a model no more than its name.
   if (tell_apart(runs, groups, chosen)) return chosen;
   return tell_apart(runs, groups, present) ? present : keys;
 }
@@ -253,7 +253,7 @@ void warn_of_unknown_directions(Comparison& all) {
     const std::string& name = all.metrics[metric].name;
     const bool sorts = metric == 0, best = all.value == MetricValue::best;
     if (!sorts && !best) continue;
-    // Alone, --better would also change the metric that sorts.
+    // --better without --sort would also change the order of the metric that sorts.
     const std::string remedy =
         sorts ? "set it with --better"
               : fmt::format("to show the best, sort by it: --sort {} with --better higher or lower",

@@ -78,8 +78,8 @@ std::vector<Point> mean_curve(const std::vector<std::vector<Point>>& curves) {
   return out;
 }
 
-// Cuts the lines of runs that have exploded, if others are far below them: only those would be seen
-// on the axis. Returns where it cuts them; nullopt if it does not.
+// Lines of diverged runs can be so high that the other lines would be flat on the axis. Cuts such
+// lines off. Returns the value above which nothing is drawn; nullopt if no line is cut.
 std::optional<double> cut_outliers(std::vector<Line>& lines) {
   constexpr double kFar = 1e4, kRoom = 10;  // times the largest value of an ordinary line
   std::vector<double> largest;              // by line

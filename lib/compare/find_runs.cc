@@ -44,7 +44,7 @@ struct Subfolder {
   }
 };
 
-// Finds the workdirs in one folder.
+// Finds the workdirs below one folder, and the folder itself if it is one.
 class RunSearch {
  public:
   struct Found {

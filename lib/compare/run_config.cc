@@ -63,7 +63,7 @@ void add_defaults(const Config& section, const std::string& path,
   }
 }
 
-// Whether the key is that of a duration: "log_training_steps" for "log_training".
+// Returns whether `key` is `name` with a unit of time: "log_training_steps" for "log_training".
 bool is_duration(std::string_view key, std::string_view name) {
   if (!key.starts_with(name)) return false;
   const std::string_view unit = key.substr(name.size());

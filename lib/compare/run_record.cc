@@ -87,7 +87,8 @@ std::string start_of_evaluated(const Workdir& rows) {
   return record.at(start).get<std::string>();
 }
 
-// Adds the metrics that `bvtrain eval` has measured and the run has not, or not at its end.
+// Adds to the run the metrics of `bvtrain eval` that the run itself has not measured, or has not
+// measured at its end.
 void add_evaluated(const Workdir& workdir, const std::string& first_started, bool with_curves,
                    RunRecord& run, std::vector<std::string>& warnings) {
   const Workdir rows(workdir.evaluation());

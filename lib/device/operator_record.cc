@@ -186,8 +186,8 @@ void end(const at::RecordFunction& call, at::ObserverContext* context) {
   t_open = open.around;
   std::string_view name = call.name();
   if (name == kFill && open.around != nullptr) open.around->fills = true;
-  // On a CPU zero_() calls fill_() for much memory only. It then counts for little memory too, but
-  // is not listed.
+  // On a CPU zero_() calls fill_() only for large tensors. For a small one it is recorded as a
+  // fill_() that is not listed.
   const bool cpu = g_record.type == c10::kCPU, small_fill = cpu && name == kZero && !open.fills;
   if (small_fill) name = kFill;
   if (!open.counts || (open.calls_others && !open.one) || is_free(name)) return;

@@ -26,7 +26,7 @@ struct TrainedModel {
   ImageSize image;       // the images that it takes
   // The images that it was trained on, if it is exported for others with the same weights.
   std::optional<ImageSize> trained_on;
-  // The same if the weights were resampled for the others.
+  // The images that it was trained on, if the weights had to be resampled for `image`.
   std::optional<ImageSize> resampled_from;
   std::string origin;  // for messages: the checkpoint's folder, or the weights file
   ModelCard card;      // all but its version and its image

@@ -77,7 +77,8 @@ void check_classes(const DataFindings& found) {
                   found.labels.columns.empty() ? unused_list_hint(found.folder) : ""));
 }
 
-// Returns a note if labels without class names may be numbers to predict.
+// Returns a note that the labels may be regression targets: many class numbers have no example, or
+// a column that the user has chosen has very many. Returns "" if neither is so.
 std::string note_of_numbers(const Source& source, const DataFindings& found) {
   const std::vector<FoundClass>& classes = found.classes;
   const auto gaps = std::count_if(classes.begin(), classes.end(),

@@ -217,9 +217,10 @@ std::pair<DetectedData, LabelKeys> labelled_csv(const std::string& folder,
   return {*std::move(found), labels};
 }
 
-// A class name with a space shows that white space divides no cell in either file: the classes are
-// then what separated_classes() returns for both. If the validation file has no new classes,
-// classes_in() does not read it: without a `;` there, it would refuse a cell such as "Smith, John".
+// If a class name contains a space, white space does not separate classes in either file. The
+// classes are then those that separated_classes() finds in both files. classes_in() does not read a
+// validation file without new classes: if the file has no `;`, it would refuse a cell such as
+// "Smith, John".
 void list_classes(DataFindings& found) {
   const DataKeys &train = found.data.train, &validation = found.data.validation;
   const std::string& column = found.labels.columns.at(0);

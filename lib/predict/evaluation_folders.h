@@ -16,10 +16,10 @@ bool may_exist(const std::string& path);
 // run begins, such as a lock, or if it has no images and no folders but those of a run.
 void check_is_run(const std::string& workdir, bool follow);
 
-// Throws Error(Exit::usage) if no rows may be written to the folder `output`: it is in the folder
-// of a run or of a checkpoint (but `workdir`/eval is right), it has images, folders or a report,
-// and no earlier `bvtrain eval` wrote them, or it would become a class of the data of the run in
-// `workdir`. The last is not known before the run has begun.
+// Throws Error(Exit::usage) if no rows may be written to the folder `output`, for one of three
+// reasons: it is in the folder of a run or of a checkpoint, and is not `workdir`/eval; it has
+// images, folders or a report that no earlier `bvtrain eval` wrote; it would become a class of the
+// data of the run in `workdir`, which is not known before the run has begun.
 void check_rows_folder(const std::string& output, const std::string& workdir);
 // Throws Error(Exit::usage) if the folder `output` holds a run or a config of the user, whose files
 // the rows would replace.

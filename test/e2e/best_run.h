@@ -8,8 +8,8 @@
 
 namespace bv::test {
 
-// With this learning rate the test loss goes up and down. `evaluators` adds evaluators, `keys` adds
-// top-level keys.
+// Returns the config of a run whose test loss goes up and down, because its learning rate is high.
+// `evaluators` and `keys` are YAML text that is added below `evals` and at the top level.
 inline std::string best_config(const std::string& evaluators = "", const std::string& keys = "") {
   return digits_config("lr: 0.05\nevals:\n") + digits_evaluator("test", {"log_steps: 2"}) +
          evaluators + "best: {metric: test/loss}\n" + keys;

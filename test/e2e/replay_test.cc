@@ -129,8 +129,8 @@ TEST_CASE("a bad step leaves a folder from which it can be repeated without data
       const Finished trained =
           f.train({"--devices", fmt::format("cpu:{}", ranks), "--set", "nan=" + nan, "--set",
                    "mixup={p: 0.2}", "--set", "log_training_steps=4", "--set",
-                   // The save of step 3 waits until that of step 1 is done: the bad step 5 finds
-                   // one, although a run that fails does not wait for its saves.
+                   // A run that fails does not wait for its saves. But the save of step 3 waits
+                   // for the save of step 1, so there is a checkpoint when step 5 is bad.
                    nan == "stop" ? "ckpt_steps=1" : "ckpt_steps=3"});
       INFO(trained.err);
       REQUIRE(trained.code == (nan == "stop" ? 4 : 0));

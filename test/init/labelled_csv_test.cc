@@ -26,7 +26,8 @@ class ListFolder : public TempFolder {
 
   static std::string image(int i) { return fmt::format("img/{}.jpg", i); }
 
-  // Writes a list with the columns `header` after `image`, and with cells(i) in row i.
+  // Writes a CSV file with the column `image` and those of `header`. cells(i) is the text of row i
+  // after the image.
   template <class Cells>
   void list(const std::string& header, const Cells& cells, const std::string& name = "list.csv",
             int first = 0, int end = kRows) const {

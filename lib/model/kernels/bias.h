@@ -10,11 +10,12 @@ namespace bv {
 // (m) is float32.
 void add_bias_of_rows(const at::Tensor& y, const at::Tensor& bias);
 
-// Returns the sums over n and features of x (n, m, features): (m) float32. x is float32 or
-// bfloat16.
+// Takes x (n, m, features), float32 or bfloat16, and returns its sums over n and over the features,
+// (m) float32.
 at::Tensor sum_rows(const at::Tensor& x);
 
-// Returns the sums over the rows of x (rows, columns): (columns) float32. x is float32 or bfloat16.
+// Takes x (rows, columns), float32 or bfloat16, and returns the sum of each column, (columns)
+// float32.
 at::Tensor sum_columns(const at::Tensor& x);
 
 }  // namespace bv

@@ -50,7 +50,7 @@ TransformerShape read_transformer_shape(const Config& config, int64_t patch) {
   };
   positive("width", shape.width);
   positive("depth", shape.depth);
-  // The width may be from an untrusted file. The product must not overflow.
+  // An untrusted file may give a width so large that 4 * width would overflow.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;
   if (shape.mlp_dim == 0) shape.mlp_dim = 4 * std::min(shape.width, kMost);
   positive("mlp_dim", shape.mlp_dim);

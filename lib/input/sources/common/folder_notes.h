@@ -12,8 +12,8 @@ void note_unused_list(const std::string& folder, std::vector<std::string>& remar
 // Adds a remark on each hidden folder with images. Unlike .git, it may be a class that the user
 // expects to be read.
 void note_hidden_folders(const std::string& folder, std::vector<std::string>& remarks);
-// Adds a remark on links that lead nowhere, unless they are called like images. A class folder may
-// be a link to a disk that is not mounted: the class would then be missing.
+// Adds a remark about symbolic links whose target does not exist, except links with the name of an
+// image. A class folder may be a link to a disk that is not mounted. Its class is then missing.
 void note_dead_links(const std::string& folder, std::vector<std::string>& remarks);
 
 }  // namespace bv

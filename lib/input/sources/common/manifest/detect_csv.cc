@@ -27,7 +27,7 @@ std::optional<std::string> next_cell(std::string_view& rows, char delimiter, siz
 }
 
 // Throws Error(Exit::usage) if a label in `rows` is not one class, but a real number or several
-// labels. `command`: the command that writes a config for other labels, up to the task.
+// labels. The message ends with `command` (writing_command()) and the task that suits the label.
 void need_one_class(const std::string& file, std::string_view rows, char delimiter, size_t label,
                     const std::string& command) {
   while (const auto text = next_cell(rows, delimiter, label)) {
@@ -66,7 +66,7 @@ bool column_holds_splits(std::string_view rows, char delimiter, size_t column) {
   return any;
 }
 
-// Throws Error(Exit::usage) if a column gives the split of each row.
+// Throws Error(Exit::usage) if the file has a column with the name of a split in each row.
 void refuse_split_column(const std::string& file, std::string_view rows, const CsvLayout& layout) {
   for (size_t i = 0; i < layout.columns.size(); ++i) {
     const CsvColumn& column = layout.columns[i];
