@@ -24,6 +24,7 @@
 #include "lib/train/trainer/trainer.h"
 #include "lib/util/crash_point.h"
 #include "lib/util/signals.h"
+#include "lib/util/version_text.h"
 
 namespace bv {
 namespace {
@@ -71,7 +72,7 @@ void end_failed(Trainer& trainer, Group& group) {
 Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, Group& group,
            c10::Device device, const RankLayout& layout) {
   const bool writes = !arguments.workdir.empty();
-  check_versions(group, fmt::format("{} ({})", BV_VERSION, build_commit()));
+  check_versions(group, version_text(BV_VERSION, build_commit()));
   std::optional<Group::Phase> start(std::in_place, group, kIndexing);  // until the first step
   if (group.rank() == 0) crash_point("start.data");
   FoundRun found;  // rank 0 only

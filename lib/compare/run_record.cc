@@ -12,6 +12,7 @@
 #include "lib/util/json_kind.h"
 #include "lib/util/limits.h"
 #include "lib/util/text.h"
+#include "lib/util/version_text.h"
 
 namespace bv {
 namespace {
@@ -71,8 +72,7 @@ std::string version_of(const nlohmann::json& run_json) {
     const auto member = run_json.find(name);
     return member != run_json.end() && member->is_string() ? member->get<std::string>() : "";
   };
-  const std::string version = text("version"), commit = text("commit");
-  return commit.empty() ? version : fmt::format("{} ({})", version, commit);
+  return version_text(text("version"), text("commit"));
 }
 
 // Returns when the run that `bvtrain eval` has measured first started, as in its run.json; "" if

@@ -21,6 +21,7 @@
 #include "lib/util/host.h"
 #include "lib/util/json_text.h"
 #include "lib/util/text.h"
+#include "lib/util/version_text.h"
 
 namespace bv {
 namespace {
@@ -285,14 +286,9 @@ void Trainer::load_checkpoint(const Restored& from, const std::string& why) {
 
 // A version may round differently, have another default of a key, or measure a metric differently.
 void Trainer::warn_of_other_version(const Restored& from) const {
-  const auto text = [](const std::string& version, const std::string& commit) {
-    return commit.empty() || commit == "unknown" ? version
-                                                 : fmt::format("{} ({})", version, commit);
-  };
-  const std::string now = text(options_.tool_version, options_.commit);
-  // Older checkpoints do not name the commit.
+  const std::string now = version_text(options_.tool_version, options_.commit);
   const std::string before =
-      text(from.meta.value("tool_version", ""), from.meta.value("commit", ""));
+      version_text(from.meta.value("tool_version", ""), from.meta.value("commit", ""));
   if (before.empty() || before == now || !is_rank0()) return;
   log::warn(
       "the checkpoint is from bvtrain {}, this is bvtrain {}: results may differ from those of a "
