@@ -135,6 +135,10 @@ class FlexiVit : public Model, public ParameterResizer {
   std::string varies() const override {
     return choice_.values.empty() ? "" : "model.flexi draws another patch size in each step";
   }
+  bool takes_size(int64_t height, int64_t width) const override {
+    const auto [ph, pw] = patch_sides(height, width, seqhw_);
+    return ph >= 1 && pw >= 1 && height >= ph && width >= pw;
+  }
   void fix_largest_step() override;
   at::Tensor resize_parameter(const std::string& name, const at::Tensor& value) const override;
 

@@ -141,6 +141,7 @@ class ResnetCifar : public Model, public ScaledLogits {
     const auto blocks = config.get<std::vector<int64_t>>("blocks", {1, 0, 1});
     const auto convs = config.get<int64_t>("stage_convs", 1);
     check_width(config, "width", width);
+    if (logit_scale_ == 0) config.fail("logit_scale", "must not be 0: all gradients would be 0");
     if (convs < 1 || convs > 2)
       config.fail("stage_convs", fmt::format("must be 1 or 2, got {}", convs));
     if (blocks.size() >= 63 || std::min(env.height, env.width) >> blocks.size() < 1) {

@@ -1,6 +1,7 @@
 #include "lib/config/changes.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 #include "lib/config/document.h"
@@ -17,9 +18,11 @@ struct FlatValue {
   std::shared_ptr<Node> value;
 };
 
-// Adds the values of a tree that are neither mappings nor null. `path`: that of the tree.
-void flatten(const std::shared_ptr<Node>& node, const Path& path, std::vector<FlatValue>& values) {
-  if (node->kind == Node::Kind::null) return;
+// Adds the values of a tree that are no mappings, and null only if it `counts` at its path. `path`:
+// that of the tree.
+void flatten(const std::shared_ptr<Node>& node, const Path& path,
+             const std::function<bool(const Path&)>& counts, std::vector<FlatValue>& values) {
+  if (node->kind == Node::Kind::null && !counts(path)) return;
   if (node->kind != Node::Kind::map) {
     values.push_back({path, node});
     return;
@@ -27,7 +30,7 @@ void flatten(const std::shared_ptr<Node>& node, const Path& path, std::vector<Fl
   for (const Node::Entry& entry : node->map) {
     Path below = path;
     below.push_back(entry.key);
-    flatten(entry.value, below, values);
+    flatten(entry.value, below, counts, values);
   }
 }
 
@@ -90,8 +93,13 @@ std::string ConfigChange::key() const { return join(path, "."); }
 
 std::vector<ConfigChange> config_changes(const Config& before, const Config& now) {
   std::vector<FlatValue> old_values, new_values;
-  flatten(effective(*now.document_, before.node_, ""), {}, old_values);
-  flatten(effective(*now.document_, now.node_, ""), {}, new_values);
+  const Document& document = *now.document_;
+  const auto counts = [&](const Path& path) {
+    const bool of_optimizer = !path.empty() && path[0] == "optax";
+    return (document.reads.empty() && of_optimizer) || document.own_nulls.contains(join(path, "."));
+  };
+  flatten(effective(document, before.node_, ""), {}, counts, old_values);
+  flatten(effective(document, now.node_, ""), {}, counts, new_values);
   const std::string none = "not set";
   std::vector<ConfigChange> changes;
   for (const FlatValue& value : new_values) {

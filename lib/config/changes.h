@@ -21,7 +21,9 @@ struct ConfigChange {
 // Returns the keys whose values differ, first those of `now` in its order, then those that only
 // `before` has. A list is one value. A key that is not set has the default with which the owner of
 // `now` has read it, so writing out a default is not a change. Neither is another spelling of a
-// number, unless the key is read as a string, and neither are other blanks between ops.
+// number, unless the key is read as a string, and neither are other blanks between ops. A null
+// counts as a value only where its reader gives it a meaning of its own (Config::keep_null()); if
+// nobody has read `now`, as when two checkpoints are compared, every null of `optax` counts.
 std::vector<ConfigChange> config_changes(const Config& before, const Config& now);
 
 }  // namespace bv

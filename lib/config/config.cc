@@ -34,6 +34,13 @@ const std::shared_ptr<Node>& nothing() {
   return node;
 }
 
+// Whether the value of `evals` is a list of evaluators, which therefore have no names.
+bool lists_evaluators(const Node& evals) {
+  return std::any_of(evals.list.begin(), evals.list.end(), [](const auto& item) {
+    return item->entry("type") != nullptr || item->entry("data") != nullptr;
+  });
+}
+
 }  // namespace
 
 // ---- Node
@@ -140,6 +147,7 @@ std::string Config::word(std::string_view key, std::string_view fallback,
 
 bool Config::keep_null(std::string_view key) const {
   document_->asked(path_, key);
+  document_->own_nulls.insert(join_path(path_, key));
   if (const auto value = find(key)) return value->kind == Node::Kind::null;
   for (const Node::Entry& entry : node_->removed) {
     if (entry.key != key) continue;
@@ -219,6 +227,10 @@ void Config::replace(std::string_view key, int64_t value) const {
   }
 }
 
+bool Config::was_replaced(std::string_view key) const {
+  return document_->was_replaced(path_, key);
+}
+
 bool Config::is_list(std::string_view key) const {
   document_->asked(path_, key);
   std::shared_ptr<Node> value = find(key);
@@ -232,7 +244,10 @@ Config Config::section(std::string_view key, std::source_location where) const {
   const std::string path = join_path(path_, key);
   if (value != nullptr && value->kind == Node::Kind::map) return Config(value, document_, path);
   if (value != nullptr) {
-    const std::string hint = mapping_hint(*value);
+    const std::string hint =
+        path == "evals" && lists_evaluators(*value)
+            ? " (an evaluator needs a name: write 'evals: {val: {type: ..., ...}}')"
+            : mapping_hint(*value);
     const Error error = error_at(
         value->place, key, "",
         fmt::format("{}, got {}{}", hint.empty() ? expected_mapping(path) : "expected a mapping",

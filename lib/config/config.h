@@ -168,6 +168,7 @@ class Config {
   // Replaces the value of `key`, a word such as `auto`, by its meaning. Later reads, explain(),
   // json() and the resolved config have the new value.
   void replace(std::string_view key, int64_t value) const;
+  bool was_replaced(std::string_view key) const;  // by replace()
 
   // Records a problem for each unread key, here and in all sections returned from this mapping. A
   // mapping whose reader gave up (by fail(), a missing required key, or attempt()) is skipped,

@@ -55,6 +55,11 @@ void Document::replaced(const std::string& mapping, std::string_view key,
   for (Read& read : reads) {
     if (read.mapping == mapping && read.key == key) read.value = value;
   }
+  replaced_.insert(join_path(mapping, key));
+}
+
+bool Document::was_replaced(const std::string& mapping, std::string_view key) const {
+  return replaced_.contains(join_path(mapping, key));
 }
 
 void Document::explain_as(const std::string& mapping, std::string_view key,
@@ -136,7 +141,9 @@ std::shared_ptr<Node> effective(const Document& document, const std::shared_ptr<
   for (const Document::Read& read : document.reads) {
     if (read.mapping != path) continue;
     const Node::Entry* present = out->entry(read.key);
-    if (present != nullptr && present->value->kind != Node::Kind::null) continue;
+    const bool null = present != nullptr && present->value->kind == Node::Kind::null;
+    if (present != nullptr && !null) continue;
+    if (null && document.own_nulls.contains(join_path(path, read.key))) continue;
     std::shared_ptr<Node> value = read.several_fallbacks ? nullptr : read.fallback;
     if (read.section) {
       value = effective(document, make_map({}), join_path(path, read.key));

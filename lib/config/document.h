@@ -38,6 +38,7 @@ class Document {
   // Records that a key that was read has a new value.
   void replaced(const std::string& mapping, std::string_view key,
                 const std::shared_ptr<Node>& value);
+  bool was_replaced(const std::string& mapping, std::string_view key) const;
   // Records that a key was queried without being read.
   void asked(const std::string& mapping, std::string_view key) { known_[mapping].emplace(key); }
   // Does nothing for a key that was not read.
@@ -67,10 +68,12 @@ class Document {
   std::vector<Read> reads;            // in order
   std::set<std::string> incomplete;   // mappings whose reader gave up
   std::set<std::string> ignored;      // paths given to Config::mark_read()
+  std::set<std::string> own_nulls;    // paths given to Config::keep_null()
 
  private:
   std::map<std::string, std::map<std::string, size_t, std::less<>>> index_;  // into reads
   std::map<std::string, std::set<std::string, std::less<>>> known_;
+  std::set<std::string> replaced_;  // paths
   std::set<std::string> reported_;
 };
 

@@ -253,8 +253,10 @@ flag | jaxline_ensure_tpu | - | write --devices cuda: a run without a GPU then e
 flag | val_split | - | an evaluator has its own data: 'evals: {val: {data: {name: ..., split: ...}, ...}}'
 flag | pretrained | model_init | -
 flag | initial_checkpoint | model_init | -
-flag | img_size input_size mean std crop_pct interpolation train_interpolation | - | this belongs to the ops of
-    'input.pp' and 'evals.NAME.pp_fn': "...|inception_crop(224)|vgg_value_range|..."
+flag | img_size input_size mean std crop_pct interpolation train_interpolation image_size resolution crop_size
+    image_shape input_shape normalize pp_train preprocessing preprocess augmentations augmentation transforms
+    transform augment aug data_augmentation | - | this belongs to the ops of 'input.pp' and
+    'evals.NAME.pp_fn': "...|inception_crop(224)|vgg_value_range|..."
 flag | validation_batch_size | batch_size_eval | -
 flag | gp | - | write --set model.pool_type=gap, map or tok, for vit
 flag | drop_path | - | write --set model.stoch_depth=..., for mlp_mixer; other models do not have it
@@ -267,19 +269,19 @@ flag | class_map | - | 'data: {name: image_folder, classes: [...]}' lists the fo
 flag | b | input.batch_size | -
 flag | vb | batch_size_eval | -
 flag | j | input.threads | -
-flag | grad_checkpointing | - | write --set model.remat_policy=nothing_saveable, for models that have it
+flag | grad_checkpointing gradient_checkpointing remat | - | write --set model.remat_policy=nothing_saveable, for models that have it
 flag | opt_eps | optax.eps | -
-flag | weight_decay | - | write --set wd=..., the product weight_decay * lr, because 'lr' does not
+flag | weight_decay l2 l2_reg decay wd | - | write --set wd=..., the product weight_decay * lr, because 'lr' does not
     multiply 'wd'; for SGD weight_decay * lr / (1 - momentum)
 flag | grad_accum_steps accumulate_grad_batches gradient_accumulation_steps grad_accum accum_freq
     accum_steps accumulation_steps grad_accumulation_steps | - | write --set grad_accum_steps=...: it
     splits 'input.batch_size', the examples of a whole step
-flag | opt_betas | - | write --set optax.b1=0.9 --set optax.b2=0.999
+flag | opt_betas betas beta1 beta2 b1 b2 adam_beta1 adam_beta2 | - | write --set optax.b1=0.9 --set optax.b2=0.999
 flag | patience_epochs | - | there is no schedule that waits for a plateau; 'early_stop' ends a run
 flag | no_aug | - | all augmentation is in 'input.pp'
 flag | scale ratio | - | the op 'inception_crop(224, area_min=8)' of 'input.pp' has percentages of the area; its
     ratio is 0.75 to 1.33
-flag | aa | - | this is an op of 'input.pp' here: "...|randaug(2, 10)|..."
+flag | aa randaug randaugment rand_augment auto_augment | - | this is an op of 'input.pp' here: "...|randaug(2, 10)|..."
 flag | mixup | mixup.p | -
 flag | bce_loss | - | write --set loss=sigmoid_xent, which sums over the classes; timm's is their mean
 flag | model_ema | - | write --set ema.decay=0.9998
@@ -287,9 +289,17 @@ flag | checkpoint_hist | max_checkpoints_to_keep | -
 flag | recovery_interval | ckpt_steps | -
 flag | eval_metric | - | write --set 'best={metric: val/prec@1}', with the name of an evaluator before the '/'
 flag | experiment | - | the folder of a run is '--workdir DIR'
-flag | amp amp_dtype | - | write --set precision=bf16; by default it is used where it is faster than
-    float32
+flag | amp amp_dtype fp16 bf16 half autocast use_amp | - | write --set precision=bf16; by default it is used
+    where it is faster than float32
+flag | fp32 | - | write --set precision=float32
 flag | local_rank | - | '--devices', torchrun, slurm or mpirun start the processes
+
+# other words of `top` for which --set KEY=VALUE with the same value would mean something else
+flag | val validation valid evaluation evaluators evaluator metrics metric | - | the config lists what is
+    evaluated: 'evals: {val: {type: classification, data: ..., pp_fn: ...}}' gives 'val/prec@1' and 'val/loss'
+flag | cudnn_benchmark | - | cuDNN benchmarks its algorithms with --set deterministic=false
+flag | strategy distributed ddp fsdp | - | '--devices' and '--nnodes' start the processes; --set
+    sharding_strategy=zero1, zero2 or fsdp shards state across them
 )";
 
 const std::string_view kFamiliarNames = R"(

@@ -339,6 +339,9 @@ void check_bytes(const SourceText& source, const std::string& name) {
     throw Error(Exit::usage, Place{name},
                 fmt::format("larger than {} bytes", limits::kConfigBytes));
   }
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+    throw Error(Exit::usage, Place{name}, "is UTF-16 text: save the file as UTF-8");
+  }
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw source.error(nul, "a NUL byte");
   }

@@ -161,6 +161,7 @@ void check_root(const std::shared_ptr<Node>& root, const std::string& name) {
 // being included, from the outermost one.
 std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
                                 std::vector<std::string>& files, std::vector<Error>& problems) {
+  const auto known = static_cast<std::ptrdiff_t>(problems.size());
   auto root = parse_yaml(text, name, YamlFrom::file, problems);
   check_root(root, name);
   const Node::Entry* entry = root->entry("include");
@@ -168,6 +169,10 @@ std::shared_ptr<Node> load_tree(std::string_view text, const std::string& name,
   const std::shared_ptr<Node> include = entry->value;
   std::erase_if(root->map, [](const Node::Entry& e) { return e.key == "include"; });
   if (include->kind == Node::Kind::null) return root;
+  // Such as a variable of the environment that is not set: then no file has this name.
+  if (std::any_of(problems.begin() + known, problems.end(),
+                  [&](const Error& problem) { return problem.place() == include->place; }))
+    return root;
   const auto wrong = [&](std::string_view why) {
     return Error(Exit::usage, include->place, fmt::format("include: {}", why));
   };

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <variant>
 
 #include "lib/config/node.h"
@@ -100,6 +101,18 @@ std::shared_ptr<Node> scalar_node(const T& text, Node::Style style) {
   return node;
 }
 
+// Whether the items are mappings, and would be one mapping without the '- ' before them.
+bool is_one_mapping(const std::vector<std::shared_ptr<Node>>& items) {
+  std::set<std::string> keys;
+  for (const auto& item : items) {
+    if (item->kind != Node::Kind::map) return false;
+    for (const Node::Entry& entry : item->map) {
+      if (!keys.insert(entry.key).second) return false;
+    }
+  }
+  return !items.empty();
+}
+
 }  // namespace
 
 bool is_number(std::string_view text) {
@@ -127,11 +140,7 @@ std::string describe(const Node& node) {
 
 std::string mapping_hint(const Node& node) {
   if (node.kind == Node::Kind::list) {
-    const bool of_mappings =
-        !node.list.empty() && std::all_of(node.list.begin(), node.list.end(), [](const auto& item) {
-          return item->kind == Node::Kind::map;
-        });
-    return of_mappings ? " (remove the '- ' before its keys)" : "";
+    return is_one_mapping(node.list) ? " (remove the '- ' before its keys)" : "";
   }
   if (node.kind != Node::Kind::scalar || node.style == Node::Style::quoted) return "";
   if (node.text.find(" = ") != std::string::npos) return " (write 'key: value', not 'key = value')";

@@ -13,7 +13,7 @@ void allow_nvls(bool allowed) {
   static const bool given = std::getenv("NCCL_ALGO") != nullptr;
   if (given) return;
   if (allowed)
-    ::unsetenv("NCCL_ALGO");  // c10d has set it if deterministic algorithms were required before
+    ::unsetenv("NCCL_ALGO");  // c10d sets it if algorithms must be deterministic
   else
     ::setenv("NCCL_ALGO", "^NVLS,NVLSTree", /*overwrite=*/1);
 }

@@ -84,7 +84,8 @@ class CudaGraphRecorder : public GraphRecorder {
       const c10::StreamGuard guard(stream_);
       work();
     } catch (...) {
-      // What `work` has allocated is freed now, while the stream may still write to it.
+      // What `work` has allocated is freed now, but the stream may still write to it. So the
+      // current stream waits for it.
       try {
         join();
       } catch (const c10::Error&) {

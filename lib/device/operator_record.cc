@@ -32,7 +32,7 @@ const std::set<std::string, std::less<>>& free_operators() {
       "flatten unflatten result_type item _local_scalar_dense is_nonzero view_as movedim "
       "set_ resolve_conj resolve_neg _unsafe_view broadcast_to lift_fresh "
       "_has_same_storage_numel to zeros zeros_like new_zeros zero_ ones ones_like full "
-      "full_like";
+      "full_like is_pinned";
   static const std::set<std::string, std::less<>> all = [] {
     const std::vector<std::string> words = split(kNames, ' ');
     return std::set<std::string, std::less<>>(words.begin(), words.end());
@@ -100,7 +100,7 @@ bool has(std::string_view text, std::string_view part) {
 // Returns the FLOPs of an operator, from its inputs and its final outputs.
 double flops_of(std::string_view name, const std::vector<at::Tensor>& in,
                 const std::vector<at::Tensor>& out) {
-  if ((name == "aten::mm" || name == "aten::bmm" || name == "aten::mkldnn_linear") && in.size() > 1)
+  if ((name == "aten::mm" || name == "aten::bmm") && in.size() > 1)
     return product_flops(in[0], in[1]);
   if ((name == "aten::addmm" || name == "aten::addmm_" || name == "aten::baddbmm") && in.size() > 2)
     return product_flops(in[1], in[2]);

@@ -11,20 +11,27 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "lib/distributed/store.h"
+#include "lib/distributed/wait_notice.h"
+#include "lib/report/log.h"
 #include "lib/util/error.h"
 
 namespace bv {
 namespace {
 
-constexpr double kListenerPollInterval = 0.1;  // seconds between two checks whether to keep waiting
+// In seconds.
+constexpr double kStopPollInterval = 0.1;  // between two checks whether to keep waiting
+constexpr double kNamePause = 1;           // between two look-ups of a name
 
 struct Socket {
   explicit Socket(int fd) : fd(fd) {}
@@ -138,11 +145,32 @@ bool can_bind(const std::string& address) {
   return socket.fd >= 0 && ::bind(socket.fd, list->ai_addr, list->ai_addrlen) == 0;
 }
 
-}  // namespace
+// Sleeps for `seconds`. Returns false as soon as `stop` returns true.
+bool sleep_unless(double seconds, const std::function<bool()>& stop) {
+  for (; seconds > 0; seconds -= kStopPollInterval) {
+    if (stop && stop()) return false;
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(std::min(seconds, kStopPollInterval)));
+  }
+  return true;
+}
 
-std::string resolve(const std::string& host, bool reachable, const std::string& where) {
-  int error = 0;
-  const AddressList list = look_up(host, 0, 0, error);
+// Whether a look-up that failed may succeed later. It may not for "10.0.0.300" or "a..b". `own`:
+// it is the name of this host, which should be known.
+bool may_appear(std::string_view host, int error, bool own) {
+  if (error != EAI_AGAIN && (own || (error != EAI_NONAME && error != EAI_NODATA))) return false;
+  if (host.ends_with('.')) host.remove_suffix(1);
+  const std::string_view last = host.substr(host.rfind('.') + 1);
+  const bool allowed = std::all_of(host.begin(), host.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+  });
+  return allowed && !host.starts_with('.') && host.find("..") == std::string_view::npos &&
+         last.find_first_not_of("0123456789") != std::string_view::npos;
+}
+
+// Returns what resolve() does, from the result of look_up().
+std::string choose_address(const AddressList& list, int error, const std::string& host,
+                           bool reachable, const std::string& where) {
   std::string found;
   for (const int family : {AF_INET, AF_INET6}) {
     for (const addrinfo* at = list.get(); at && found.empty(); at = at->ai_next)
@@ -158,6 +186,35 @@ std::string resolve(const std::string& host, bool reachable, const std::string& 
   if (std::string address = chosen_interface(); !address.empty()) return address;
   const std::string external = external_address();
   return external.empty() ? found : external;
+}
+
+}  // namespace
+
+std::string resolve(const std::string& host, bool reachable, const std::string& where) {
+  int error = 0;
+  const AddressList list = look_up(host, 0, 0, error);
+  return choose_address(list, error, host, reachable, where);
+}
+
+std::string await_address(const std::string& host, bool reachable, const std::string& where,
+                          const NameWait& wait) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(wait.seconds);
+  WaitNotice notice;
+  while (true) {
+    int error = 0;
+    const AddressList list = look_up(host, 0, 0, error);
+    if (list || !may_appear(host, error, wait.own))
+      return choose_address(list, error, host, reachable, where);
+    if (Clock::now() > end)
+      throw Error(Exit::peer, where,
+                  fmt::format("cannot resolve the host '{}' within {:g} s: {}", host, wait.seconds,
+                              ::gai_strerror(error)));
+    if (wait.says && notice.due())
+      log::warn("waiting for the name of the host '{}' ({:g} s at most): {}", host, wait.seconds,
+                ::gai_strerror(error));
+    if (!sleep_unless(kNamePause, wait.stop)) throw Interrupted{};
+  }
 }
 
 std::string local_address_towards(const std::string& address, int port) {
@@ -222,11 +279,7 @@ bool await_listener(const std::string& address, int port, double seconds,
   if (!list) return false;
   for (double pause = 0.02; left() > 0; pause = std::min(1.0, pause * 1.5)) {
     if (connect_error(*list, static_cast<int>(std::min(left(), 3.0) * 1000)) == 0) return true;
-    for (double rest = pause; rest > 0 && left() > 0; rest -= kListenerPollInterval) {
-      if (stop && stop()) return false;
-      const double nap = std::min({rest, left(), kListenerPollInterval});
-      std::this_thread::sleep_for(std::chrono::duration<double>(std::max(nap, 0.0)));
-    }
+    if (!sleep_unless(std::min(pause, left()), stop)) return false;
   }
   return false;
 }

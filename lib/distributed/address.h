@@ -15,6 +15,18 @@ std::string host_name();
 // if that is not set, of the default route. Throws Error(Exit::usage) "<where>: error: ...".
 std::string resolve(const std::string& host, bool reachable, const std::string& where);
 
+struct NameWait {
+  double seconds;
+  bool own = false;  // it is the name of this host: only a temporary failure is worth a wait
+  bool says = true;  // says in one line after 5 s that it waits
+  std::function<bool()> stop = {};  // asked many times a second
+};
+// The same, but waits up to wait.seconds for a name that is not known yet: the DNS may learn that
+// of node 0 only when it runs. Throws Error(Exit::peer) if the name stays unknown, and Interrupted
+// (lib/distributed/store.h) if wait.stop returns true meanwhile.
+std::string await_address(const std::string& host, bool reachable, const std::string& where,
+                          const NameWait& wait);
+
 // Returns the address of this machine that packets to `address` leave from, or that of
 // $GLOO_SOCKET_IFNAME if it is set. Gloo's connections are bound to it. Sends nothing.
 std::string local_address_towards(const std::string& address, int port);

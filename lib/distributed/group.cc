@@ -13,6 +13,8 @@
 #include "lib/distributed/open_files.h"
 #include "lib/distributed/start_token.h"
 #include "lib/distributed/store_impl.h"
+#include "lib/distributed/wait_notice.h"
+#include "lib/report/log.h"
 #include "lib/report/trace.h"
 
 namespace bv {
@@ -46,6 +48,18 @@ void trace_end(c10d::Work& work, const char* what, int64_t begun) {
 std::shared_ptr<Group::Impl>& live_group() {
   static auto* group = new std::shared_ptr<Group::Impl>;
   return *group;
+}
+
+// Returns false if options.stop returned true. bvtrain's own launcher starts its ranks once all
+// nodes have joined; with other launchers rank 0 may wait long, and says so.
+bool await_others(Watch& watch, const RankLayout& layout, const GroupOptions& options) {
+  WaitNotice notice;
+  return watch.await_all([&] {
+    const bool says = layout.rank == 0 && layout.store_host != StoreHost::launcher;
+    if (says && notice.due())
+      log::info("waiting for the other ranks ({:g} s at most)", options.timeouts.startup);
+    return options.stop && options.stop();
+  });
 }
 
 }  // namespace
@@ -137,14 +151,26 @@ std::shared_ptr<Group> Group::join(const RankLayout& layout, const GroupOptions&
   impl->layout = layout;
   impl->options = options;
   const double startup = options.timeouts.startup;
-  const std::string address =
-      resolve(layout.address, layout.nodes > 1, "the run's store " + layout.address);
+  // Of the ranks that wait for rank 0, one on each host says so.
+  WaitNotice notice;
+  const auto stop = [&] {
+    if (layout.rank != 0 && layout.local_rank == 0 && notice.due())
+      log::warn("waiting for rank 0 at {}:{} ({:g} s at most)", layout.address, layout.port,
+                startup);
+    return options.stop && options.stop();
+  };
+  const std::string where = "the run's store " + layout.address;
+  const std::string address = await_address(layout.address, layout.nodes > 1, where,
+                                            {.seconds = startup,
+                                             .own = layout.node == 0,
+                                             .says = layout.local_rank == 0,
+                                             .stop = options.stop});
   if (layout.hosts_store) impl->server = std::make_unique<StoreServer>(address, layout.port);
-  auto start = std::make_unique<StartToken>(layout, address, startup, options.stop);
+  auto start = std::make_unique<StartToken>(layout, address, startup, stop);
   impl->layout.token = start->token();
-  impl->watch = std::make_unique<Watch>(impl->layout, address, options.timeouts, options.stop);
+  impl->watch = std::make_unique<Watch>(impl->layout, address, options.timeouts, stop);
   live_group() = impl;
-  if (!impl->watch->await_all(options.stop)) throw Interrupted{};
+  if (!await_others(*impl->watch, layout, options)) throw Interrupted{};
   start.reset();  // all ranks have the token
   impl->store = std::make_unique<Store>(address, layout.port, impl->layout.token, startup);
 

@@ -42,7 +42,8 @@ class Model : public Module {
 
   // Returns whether the model, built for images of ModelEnv's size, also takes images of this size.
   // False if its weights or position embeddings are tied to positions that images of this size do
-  // not have: forward() may compute nonsense from them without an error.
+  // not have, or if nothing is left of such images: forward() may compute nonsense from them
+  // without an error.
   virtual bool takes_size(int64_t height, int64_t width) const { return true; }
   // Returns the grid of the position embedding, learned or fixed; {} for a model without one. A
   // learned one is the parameter "pos_embedding". Weights with another grid are resampled to it.

@@ -66,9 +66,13 @@ std::string live_line(const LiveNumbers& numbers) {
   return line;
 }
 
+std::string speed_number(double images_per_second) {
+  if (images_per_second < 100) return fmt::format("{:.3g}", images_per_second);
+  return human_count(std::llround(images_per_second));
+}
+
 std::string speed_text(double images_per_second) {
-  if (images_per_second < 100) return fmt::format("{:.3g} img/s", images_per_second);
-  return human_count(std::llround(images_per_second)) + " img/s";
+  return speed_number(images_per_second) + " img/s";
 }
 
 std::string short_duration(double seconds) {

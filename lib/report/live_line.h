@@ -30,7 +30,9 @@ struct LiveNumbers {
 // data 3%  mem 1.2 GiB  ETA 3m12s" on one line.
 std::string live_line(const LiveNumbers& numbers);
 
-// Returns "12,345 img/s", with fewer digits the faster it is; never "0 img/s" for a slow run.
+// Returns "12,345", "2.46" or "0.0125": below 100 three digits count, so a slow run never has "0".
+std::string speed_number(double images_per_second);
+// Returns speed_number() with its unit, "12,345 img/s".
 std::string speed_text(double images_per_second);
 // Returns "0.035s", "2.1s", "1m12s".
 std::string short_duration(double seconds);

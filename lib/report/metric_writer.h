@@ -3,10 +3,10 @@
 //
 //   {"step": 12, "training_loss": 0.25, ...}        names in the order they were measured
 //
-// Numbers are written by json_number(). A failed write is retried (storage_retries.h), and once
-// more with the next rows or the next row_barrier(). If it fails then, too, the next call of
-// end_row(), flush() or close() throws the Error(Exit::storage). flush() and close() also throw the
-// first failure. All calls must come from one thread.
+// Numbers are written by json_number(). A failed write is tried again (storage_retries.h), and then
+// once more with the next rows, row_barrier() or flush(). After that second failure end_row(),
+// flush() and close() throw its Error(Exit::storage); flush() and close() also throw after the
+// first. All calls must come from one thread.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
+
+#include "lib/util/control_groups.h"
 
 namespace bv {
 namespace {
@@ -24,13 +27,36 @@ std::string proc_value(const char* file, const std::string& key) {
 
 }  // namespace
 
-int usable_cores() {
+int available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+  const double quota = std::ceil(cpu_quota().value_or(cores));
+  return static_cast<int>(std::clamp(quota, 1.0, static_cast<double>(cores)));
+}
+
+int usable_cores() {
+  const int cores = available_cores();
   const char* share = std::getenv("OMP_NUM_THREADS");
   const long asked = share ? std::strtol(share, nullptr, 10) : 0;
   return asked > 0 ? static_cast<int>(std::min<long>(asked, cores)) : cores;
+}
+
+std::optional<double> cpu_quota(const std::string& root) {
+  std::optional<double> least;
+  for (const ControlGroup& group : control_groups("cpu", root)) {
+    std::string quota, period;  // microseconds
+    if (group.version == 2) {
+      std::ifstream(group.folder + "/cpu.max") >> quota >> period;  // "max" is read as 0
+    } else {
+      std::ifstream(group.folder + "/cpu.cfs_quota_us") >> quota;  // -1: none
+      std::ifstream(group.folder + "/cpu.cfs_period_us") >> period;
+    }
+    const double time = std::strtod(quota.c_str(), nullptr);
+    const double each = std::strtod(period.c_str(), nullptr);
+    if (time > 0 && each > 0) least = std::min(least.value_or(time / each), time / each);
+  }
+  return least;
 }
 
 std::string host_name() {

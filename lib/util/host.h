@@ -18,9 +18,13 @@ std::string boot_id();
 // Returns the model of the CPU, such as "AMD EPYC 7B13"; empty if it is not known.
 std::string cpu_name();
 
-// Returns the number of cores that this process may run on, but at most OMP_NUM_THREADS: launchers
-// divide the cores of a host by that variable.
+// Returns the number of cores that this process may run on, at most its CPU quota, rounded up.
+int available_cores();
+// The same, but at most OMP_NUM_THREADS: launchers divide the cores of a host by that variable.
 int usable_cores();
+// Returns how many cores' time the control groups of this process allow it, such as 2.5 for
+// `docker run --cpus=2.5`; nullopt if they set no quota. `root`: as in control_groups().
+std::optional<double> cpu_quota(const std::string& root = "/");
 
 // Returns the peak resident memory of this process in bytes, nullopt if it is not known.
 std::optional<double> peak_resident_bytes();

@@ -180,8 +180,9 @@ inline constexpr int64_t kTfdsExamples = int64_t{1} << 40;
 
 // ---- Checkpoints and weights
 
-// The manifest of a checkpoint has 27 bytes for each MiB, so this is enough for 4 TiB. Parsed, it
-// takes up to twenty times that.
+// The manifest of a checkpoint has 27 bytes for each MiB of tensors, and the class names. So this
+// is enough for 4 TiB, or for a million names of 120 bytes. Parsed, it takes up to twenty times
+// that.
 inline constexpr size_t kCheckpointManifestBytes = size_t{128} << 20;
 // The step of a checkpoint, and its numbers of examples: a double holds each exactly, and sums of
 // them cannot overflow.

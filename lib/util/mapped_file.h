@@ -3,7 +3,7 @@
 // The kernel reads the file when the memory is read. If it cannot, because the file was truncated
 // meanwhile or the disk failed, it sends SIGBUS. The process then ends with Exit::data and one line
 // that names the file and the offset: no code can continue without the bytes that it is about to
-// read.
+// read. The line is missing if more files are mapped at once than the handler has slots for.
 #pragma once
 
 #include <cstddef>

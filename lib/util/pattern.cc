@@ -43,8 +43,8 @@ size_t repetitions(const std::string& text) {
       most = std::max(most, count);
       at = std::max(rest, at + 1);
     }
+    if (most > limits::kPatternStates / product) return limits::kPatternStates + 1;
     product *= most;
-    if (product > limits::kPatternStates) return limits::kPatternStates + 1;
   }
   return product;
 }

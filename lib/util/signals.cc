@@ -74,6 +74,8 @@ void install_signal_handlers() {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
   if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // A parent may ignore it, and this is inherited: the kernel would keep no exit codes of children.
+  signal(SIGCHLD, SIG_DFL);
   signal(SIGXFSZ, SIG_IGN);  // a write past `ulimit -f` then fails like any other: exit code 5
   // The launcher starts its ranks with these signals blocked, so that none is lost or kills a rank
   // that is still loading its libraries.

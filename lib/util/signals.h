@@ -19,7 +19,8 @@ bool ignores_hangup();
 
 // Installs handlers that record the signal (a second SIGINT ends the process), and unblocks the
 // signals. SIGHUP stays ignored under nohup. SIGPIPE and SIGXFSZ are ignored, so that the write
-// that caused them fails instead.
+// that caused them fails instead. SIGCHLD is no longer ignored, so that waitpid() returns exit
+// codes.
 void install_signal_handlers();
 // From now on a signal ends the process with stop_requested()'s code, wherever it is: in a long
 // computation, or waiting for standard input. So does a signal that it has already received.

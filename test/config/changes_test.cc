@@ -41,6 +41,30 @@ TEST_CASE("defaults, null and other spellings of a number are no changes") {
   CHECK(changes("{}", "{schedule: {warmup: 3}}") == Lines{"schedule.warmup: 0 -> 3"});
 }
 
+TEST_CASE("a null with a meaning of its own is a value") {
+  const auto lines = [](const std::string& before, const std::string& now) {
+    const Config config = parse_config(now, "now.yaml");
+    const Config optax = config.section("optax");
+    if (!optax.keep_null("momentum")) optax.get<double>("momentum", 0.9);
+    Lines changed;
+    for (const ConfigChange& change : config_changes(parse_config(before, "before.yaml"), config))
+      changed.push_back(change.text());
+    return changed;
+  };
+  const std::string null = "{optax: {momentum: null}}", given = "{optax: {momentum: 0.9}}";
+  CHECK(lines(null, given) == Lines{"optax.momentum: null -> 0.9"});
+  CHECK(lines(null, "{}") == Lines{"optax.momentum: null -> 0.9"});
+  CHECK(lines(given, null) == Lines{"optax.momentum: 0.9 -> null"});
+  CHECK(lines(null, null) == Lines{});
+  CHECK(lines(given, "{}") == Lines{});
+  // Of configs that no code has read, all nulls of the optimizer count.
+  const auto unread = [](const std::string& before, const std::string& now) {
+    return config_changes(parse_config(before, "a.yaml"), parse_config(now, "b.yaml")).size();
+  };
+  CHECK(unread(null, "{}") == 1);
+  CHECK(unread("{mixup: null}", "{}") == 0);
+}
+
 TEST_CASE("other blanks between ops are no change") {
   CHECK(changes("{pp: \"decode|resize(8, 'a b')|flip_lr\"}",
                 "{pp: \"decode | resize(8,'a b')\\n |flip_lr \"}") == Lines{});

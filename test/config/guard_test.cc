@@ -39,6 +39,9 @@ TEST_CASE("bytes that are not text") {
   CHECK(refused_yaml("a: 1\nb: \xFF\n") == "x.yaml:2:1: error: invalid UTF-8");
   CHECK(refused_yaml(std::string("a: 1\nbc: \0\n", 11)) == "x.yaml:2:5: error: a NUL byte");
   CHECK(refused_yaml("a: \"\\0\"\n") == "x.yaml:1:4: error: a NUL byte");
+  CHECK(refused_yaml(std::string("\xFF\xFE"
+                                 "a\0:\0",
+                                 6)) == "x.yaml: error: is UTF-16 text: save the file as UTF-8");
   CHECK(refused_yaml(std::string((1 << 20) + 1, ' ')) ==
         "x.yaml: error: larger than 1048576 bytes");
   CHECK(parse_config("\xEF\xBB\xBF"

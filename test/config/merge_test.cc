@@ -102,6 +102,11 @@ TEST_CASE("errors of an include have the place of the include") {
         b + ":2:1: error: duplicate key 'k' (first at line 1)");
   CHECK(error_of([&] { parse_config("include: [a]\n", "x.yaml"); }) ==
         "x.yaml:1:10: error: include: expected a file name, got a list");
+  // An unset variable is one fault, not also a file that does not exist.
+  ::unsetenv("BV_TEST_NONE");
+  CHECK(error_of([] { parse_config("include: ${BV_TEST_NONE}/b.yaml\n", "x.yaml"); }) ==
+        "x.yaml:1:10: error: the environment variable BV_TEST_NONE is not set or empty "
+        "(${BV_TEST_NONE:-value} gives a default)");
 }
 
 TEST_CASE("what a config from a pipe includes is in the working folder") {

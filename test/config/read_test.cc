@@ -214,6 +214,11 @@ TEST_CASE("a section that is no mapping, or is empty, gives one problem at its p
   };
   CHECK(missing("own: 0.99\n") == "x.yaml:1:6: error: own: expected a mapping, got '0.99'");
   CHECK(missing("\nown:\n") == "x.yaml:2:1: error: own.rate: missing: a number is required");
+  CHECK(missing("own: [{a: 1}, {b: 2}]\n") ==
+        "x.yaml:1:6: error: own: expected a mapping, got a list (remove the '- ' before its keys)");
+  // That would give the key `a` twice.
+  CHECK(missing("own: [{a: 1}, {a: 2}]\n") ==
+        "x.yaml:1:6: error: own: expected a mapping, got a list");
 }
 
 TEST_CASE("sections chosen by patterns") {

@@ -195,6 +195,19 @@ TEST_CASE("flags of other trainers") {
   // Both say what the number means here, not only where it belongs.
   CHECK(familiar_flag("--weight-decay").advice.find("weight_decay * lr") != npos);
   CHECK(familiar_flag("--grad-accum-steps").advice.find("splits 'input.batch_size'") != npos);
+  // "write --set KEY=VALUE" would be wrong: the key does not take the value of the flag.
+  for (const char* flag :
+       {"--l2",         "--l2-reg",      "--decay",     "--wd",         "--cudnn-benchmark",
+        "--image_size", "--resolution",  "--crop_size", "--normalize",  "--augment",
+        "--transforms", "--randaugment", "--metrics",   "--validation", "--fp16",
+        "--bf16",       "--half",        "--fp32",      "--ddp",        "--strategy",
+        "--remat",      "--beta2",       "--b2"}) {
+    INFO(flag);
+    CHECK(familiar_flag(flag).ours.empty());
+    CHECK(!familiar_flag(flag).advice.empty());
+  }
+  CHECK(familiar_flag("--wd").advice.find("weight_decay * lr") != npos);
+  CHECK(familiar_flag("--cudnn-benchmark").advice.find("deterministic=false") != npos);
   CHECK(familiar_flag("--nothing").advice.empty());
 }
 

@@ -355,10 +355,33 @@ TEST_CASE("a rank that waits for the others at the start can be stopped, and tel
     const Finished ended = worker->wait();
     INFO(ended.err);
     CHECK(ended.code == code);
-    CHECK(ended.err == (code == 7
-                            ? "[distributed] rank 1 ended with exit code 130: stopped by a signal "
-                              "before it joined the group\n"
-                            : ""));
+    CHECK(without_waits(ended.err) ==
+          (code == 7 ? "[distributed] rank 1 ended with exit code 130: stopped by a signal "
+                       "before it joined the group\n"
+                     : ""));
+  }
+}
+
+TEST_CASE("ranks of other launchers say for what they wait at the start") {
+  Variables of_second = rank_variables(1, 2, free_port());
+  of_second["LOCAL_RANK"] = "0";
+  of_second["LOCAL_WORLD_SIZE"] = "1";
+  const std::string at = "rank 0 at 127.0.0.1:" + of_second["MASTER_PORT"];
+  Variables of_third = of_second;
+  of_third["MASTER_ADDR"] = "no.such.host.invalid";
+  const std::string role = "wait_for_others";
+  Worker storeless(role, of_second), nameless(role, of_third);
+  Worker host(role, rank_variables(0, 2, free_port()));
+  for (const auto& [worker, line] :
+       {std::pair<Worker*, std::string>{&storeless, "waiting for " + at + " (100 s at most)\n"},
+        {&nameless, "waiting for the name of the host 'no.such.host.invalid' (100 s at most): "},
+        {&host, "waiting for the other ranks (100 s at most)\n"}}) {
+    CHECK(wait_until(
+        [&, waiting = worker, text = line] { return contains(waiting->errors(), text); }));
+    worker->kill(SIGTERM);
+    const Finished ended = worker->wait();
+    CHECK(ended.code == 143);
+    CHECK(without_waits(ended.err).empty());
   }
 }
 

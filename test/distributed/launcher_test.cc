@@ -290,7 +290,28 @@ TEST_CASE("a launcher that waits for node 0, or for the others, can be stopped")
     INFO(ended.err);
     CHECK(ended.code == cases[i].code);
     CHECK(ended.out.ends_with("launched: " + std::to_string(cases[i].code) + "\n"));
-    CHECK(ended.err.empty());
+    CHECK(without_waits(ended.err).empty());
+  }
+}
+
+TEST_CASE("a launcher whose node 0 is not there yet says for what it waits") {
+  const Hosts nodes(Variables{});
+  Hosts named(Variables{});
+  named.all["DIST_RENDEZVOUS"] = "no.such.host.invalid:29400";
+  Worker portless = nodes.start("1"), nameless = named.start("1"), first = named.start("0");
+  const Finished refused = first.wait();  // its own name must be known
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "cannot resolve the host 'no.such.host.invalid': "));
+  const std::string port = "waiting for node 0 at " + nodes.all.at("DIST_RENDEZVOUS");
+  const std::string name = "waiting for the name of the host 'no.such.host.invalid' (100 s at ";
+  CHECK(wait_until([&] { return contains(portless.errors(), port + " (100 s at most)\n"); }));
+  CHECK(wait_until([&] { return contains(nameless.errors(), name); }));
+  for (Worker* launcher : {&portless, &nameless}) {
+    launcher->kill(SIGTERM);
+    const Finished ended = launcher->wait();
+    CHECK(ended.code == 143);
+    CHECK(count(ended.err, "waiting for ") == 1);
+    CHECK(without_waits(ended.err).empty());
   }
 }
 
@@ -344,6 +365,15 @@ TEST_CASE("cores are divided among the ranks") {
   CHECK(divide_cpus({4, 5}, 2) == std::vector<std::vector<int>>{{4}, {5}});
   CHECK(divide_cpus({0, 1}, 3) == std::vector<std::vector<int>>{{}, {}, {}});
   CHECK_FALSE(allowed_cpus().empty());
+}
+
+TEST_CASE("a CPU quota is divided among the ranks, although each has its part of all CPUs") {
+  CHECK(threads_of_rank(16, 16, 1) == 16);
+  CHECK(threads_of_rank(8, 16, 2) == 8);
+  CHECK(threads_of_rank(8, 4, 2) == 2);    // a quota of 4 cores on a host of 16
+  CHECK(threads_of_rank(16, 32, 8) == 4);  // 32 of 128
+  CHECK(threads_of_rank(1, 2, 3) == 1);
+  CHECK(threads_of_rank(0, 2, 3) == 1);  // fewer CPUs than ranks
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "lib/util/error.h"
 #include "test/distributed/workers.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -74,6 +75,16 @@ TEST_CASE(
 TEST_CASE("a node that does not join at the start is named") {
   Fixture f(2, 1);
   CHECK_THROWS_WITH(f.nodes[0].sizes(1, 0.3), "[distributed] node 1 did not join within 0.3 s");
+}
+
+TEST_CASE("a launcher that has waited for 5 s says for which nodes, once") {
+  Fixture f(3, 1);
+  f.store().set("launch/0/size/1", "1 x");
+  const std::string log = logged([&] {
+    CHECK_THROWS_WITH(f.nodes[0].sizes(1, 5.6), "[distributed] node 2 did not join within 5.6 s");
+  });
+  CHECK(count(log, "waiting for node 2 to join (5.6 s at most)\n") == 1);
+  CHECK(count(log, "waiting for") == 1);
 }
 
 TEST_CASE("an exit code that forbids a restart, a signal or a normal end stops all nodes") {

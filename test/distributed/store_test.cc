@@ -166,7 +166,31 @@ TEST_CASE("hosts that have no address are refused") {
                     Catch::StartsWith("--rendezvous x:1: error: cannot resolve the host "
                                       "'no.such.host.invalid': "));
   CHECK(resolve("127.0.0.1", true, "") == "127.0.0.1");
+  // Waiting does not help.
+  for (const std::string wrong : {"10.0.0.300", "a..b", "n,1"}) {
+    CHECK_THROWS_WITH(
+        await_address(wrong, false, "--rendezvous x:1", {.seconds = 1000}),
+        Catch::StartsWith("--rendezvous x:1: error: cannot resolve the host '" + wrong + "': "));
+  }
   CHECK(local_address_towards("127.0.0.1", 9) == "127.0.0.1");
+}
+
+TEST_CASE("a name that is not known yet is waited for, until a time-out or a signal") {
+  CHECK(await_address("127.0.0.1", true, "", {.seconds = 0}) == "127.0.0.1");
+  const auto await_name = [](double seconds, const std::function<bool()>& stop) {
+    return await_address("no.such.host.invalid", true, "--rendezvous x:1",
+                         {.seconds = seconds, .stop = stop});
+  };
+  try {
+    await_name(0.5, {});
+    FAIL("there is no such host");
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::peer);
+    CHECK_THAT(error.what(), Catch::StartsWith("--rendezvous x:1: error: cannot resolve the host "
+                                               "'no.such.host.invalid' within 0.5 s: "));
+  }
+  int asked = 0;
+  CHECK_THROWS_AS(await_name(1000, [&] { return ++asked > 3; }), Interrupted);
 }
 
 TEST_CASE("garbage on the port does not disturb a group") {

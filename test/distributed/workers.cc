@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "lib/util/text.h"
+
 namespace bv::test {
 
 Worker::Worker(const std::string& role, const Variables& variables)
@@ -69,6 +71,13 @@ std::vector<Worker> start_ranks(const std::string& role, int size, const Variabl
     workers.emplace_back(role, variables);
   }
   return workers;
+}
+
+std::string without_waits(const std::string& err) {
+  std::string rest;
+  for (const std::string& line : split(err, '\n'))
+    if (!line.empty() && !contains(line, "waiting for ")) rest += line + "\n";
+  return rest;
 }
 
 std::vector<Finished> wait_all(std::vector<Worker>& workers) {

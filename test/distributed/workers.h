@@ -50,6 +50,9 @@ struct Hosts {
 Variables rank_variables(int rank, int size, int port);
 // Starts `size` workers as the ranks of one group.
 std::vector<Worker> start_ranks(const std::string& role, int size, const Variables& more = {});
+// Returns what a process has written to stderr, without the lines that say for whom it waits: on a
+// busy machine it may wait long enough to print them.
+std::string without_waits(const std::string& err);
 std::vector<Finished> wait_all(std::vector<Worker>& workers);
 // Connects to the store of a group that has started, as a rank with this layout does.
 Store store_of(const RankLayout& layout);

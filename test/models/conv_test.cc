@@ -151,6 +151,8 @@ TEST_CASE("resnet_cifar: widths, a second convolution and a whitening layer") {
         "m.yaml:1:9: error: widths: has 2 numbers, but `blocks` has 3: one for each stage");
   CHECK(error("resnet_cifar", "{norm: group, widths: [16, 20, 32]}") ==
         "m.yaml:1:23: error: widths: norm: group needs a multiple of 16, got 20");
+  CHECK(error("resnet_cifar", "logit_scale: 0") ==
+        "m.yaml:1:14: error: logit_scale: must not be 0: all gradients would be 0");
   CHECK(error("resnet_cifar", "stage_convs: 3") ==
         "m.yaml:1:14: error: stage_convs: must be 1 or 2, got 3");
   CHECK(error("resnet_cifar", "whitening: -1") ==

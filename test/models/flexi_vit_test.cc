@@ -242,6 +242,17 @@ TEST_CASE("flexi_vit: a warning says if the number of patches differs from seqhw
   CHECK(warned("{variant: mu/8, seqhw: 10}", 30, 30).empty());
 }
 
+TEST_CASE("flexi_vit: it takes images of at least one patch") {
+  const auto takes = [](const std::string& yaml, int64_t height, int64_t width) {
+    return make_model("flexi_vit", yaml, {10, 32, 32, 3})->takes_size(height, width);
+  };
+  CHECK(takes("{variant: mu/8}", 8, 40));
+  CHECK_FALSE(takes("{variant: mu/8}", 7, 40));
+  CHECK_FALSE(takes("{variant: mu/8}", 40, 7));
+  CHECK(takes("{variant: mu/8, seqhw: 10}", 10, 19));
+  CHECK_FALSE(takes("{variant: mu/8, seqhw: 10}", 9, 40));  // patches of 0 x 4 pixels
+}
+
 TEST_CASE("flexi_vit: bad keys are named with their place") {
   const auto error = [](const std::string& yaml) -> std::string {
     return error_of([&] { build_initialised("flexi_vit", yaml); });

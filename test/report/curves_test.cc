@@ -27,8 +27,27 @@ TEST_CASE("report: figures per class; what is not defined is a dash") {
   details.classes.assign(300, {1, 1, 1, 1, 1, 1});
   details.classes[250].f1 = 0.125;
   const std::string many = render_details(details);
-  CHECK(many.find("The 100 classes of 300 with the lowest F1.") != std::string::npos);
+  CHECK(many.find("The 100 classes with the lowest F1, of 300 that have examples.") !=
+        std::string::npos);
   CHECK(count_of(many, "<td>0.125</td>") == 1);
+}
+
+TEST_CASE("report: of many classes, those without examples are left out of the table") {
+  EvalDetails details;
+  details.classes.assign(300, {0, 0, 0, 0, std::nan(""), std::nan("")});
+  for (size_t label = 290; label < 300; ++label) details.classes[label] = {7, 1, 1, 1, 1, 1};
+  const std::string few = render_details(details);
+  CHECK(few.find("The 10 of 300 classes that have examples.") != std::string::npos);
+  CHECK(count_of(few, "<td>7</td>") == 10);
+  CHECK(count_of(few, "<td>0</td><td>0.000</td>") == 0);
+  for (size_t label = 140; label < 290; ++label) details.classes[label] = {7, 1, 1, 0.5, 1, 1};
+  details.classes[299].f1 = 0.125;
+  const std::string many = render_details(details);
+  CHECK(many.find("The 100 classes with the lowest F1, of 160 that have examples.") !=
+        std::string::npos);
+  CHECK(count_of(many, "<td>7</td>") == 100);
+  CHECK(count_of(many, "<td>0.125</td>") == 1);
+  CHECK(count_of(many, "<td>0.500</td>") == 99);
 }
 
 TEST_CASE("report: a chart of ROC curves and one of precision over recall") {

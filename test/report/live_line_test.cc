@@ -55,6 +55,7 @@ TEST_CASE("the live line says 100% at the end only, and no speed is rounded to 0
   CHECK(live_line(numbers) == "step 100,000/100,000 100.0%");
   CHECK(speed_text(0.0125) == "0.0125 img/s");
   CHECK(speed_text(2.456) == "2.46 img/s");
+  CHECK(speed_number(2.456) == "2.46");
   CHECK(speed_text(1234567) == "1,234,567 img/s");
   CHECK(short_duration(0.0354) == "0.035s");
   CHECK(short_duration(2.14) == "2.1s");

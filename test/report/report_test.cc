@@ -105,6 +105,10 @@ TEST_CASE("report: cards, one chart per metric suffix, nothing from elsewhere") 
   card("Images per second", "1,001", "per device, median");
   card("Wall time", "40s", "sum over all starts of the run");
   card("Parameters", "1,234,567", "");
+  History slow;
+  slow.add(1, {{"img/sec/core", 0.0125}});
+  CHECK(page_of(slow).find("Images per second</div><div class=\"value\">0.0125<") !=
+        std::string::npos);
   // Loss, loss per epoch, prec@1 (test and val together), test/loss, schedule, images per second.
   CHECK(count(page, "<svg class=\"chart\"") == 6);
   CHECK(path_points(page) == std::vector<size_t>{40, 3, 4, 3, 3, 3, 40, 40});

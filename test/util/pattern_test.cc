@@ -45,8 +45,9 @@ TEST_CASE("texts that are not patterns") {
   // Cut between two characters of UTF-8.
   CHECK(Pattern::problem(std::string(59, 'a') + std::string("\xc3\xa9(")) ==
         "the pattern '" + std::string(59, 'a') + "...'" + kGrammar);
-  for (const char* large : {"a{100000}", "((a{100}){100}){100}", "a{99999999999999999999}",
-                            "((((a?){50}){50}){50}){50}", "a{1,20000}"}) {
+  for (const char* large :
+       {"a{100000}", "((a{100}){100}){100}", "a{99999999999999999999}",
+        "((((a?){50}){50}){50}){50}", "a{1,20000}", "a{2}b{9223372036854775808}"}) {
     CHECK(Pattern::problem(large) ==
           "the pattern '" + std::string(large) + "' is too large with its repetitions written out");
   }

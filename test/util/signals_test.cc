@@ -46,6 +46,15 @@ TEST_CASE("a signal is remembered, or ends a process that has nothing to save") 
   }
 }
 
+TEST_CASE("a process keeps the exit codes of its children, even if its parent ignored SIGCHLD") {
+  const int status = run_in_child([] {
+    ::signal(SIGCHLD, SIG_IGN);
+    install_signal_handlers();
+    ::_exit(WEXITSTATUS(run_in_child([] { ::_exit(kNotEnded); })));
+  });
+  CHECK(WEXITSTATUS(status) == kNotEnded);
+}
+
 TEST_CASE("a signal that came while it was blocked, as in a rank that starts, is not lost") {
   for (const auto& [signal, code] : kCodes) {
     const int status = run_in_child([&] {

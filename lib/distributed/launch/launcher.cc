@@ -19,6 +19,7 @@
 #include "lib/distributed/launch/rank_process.h"
 #include "lib/distributed/open_files.h"
 #include "lib/distributed/store.h"
+#include "lib/distributed/wait_notice.h"
 #include "lib/distributed/watch/deadline.h"
 #include "lib/distributed/watch/failure_detector.h"
 #include "lib/distributed/watch/watch.h"
@@ -26,6 +27,7 @@
 #include "lib/report/console.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
+#include "lib/util/host.h"
 #include "lib/util/parse_count.h"
 #include "lib/util/signals.h"
 #include "lib/util/text.h"
@@ -113,22 +115,23 @@ Launcher::Launcher(const LaunchOptions& options) : options_(options) {
   check(signals_ >= 0, "signalfd: errno {}", errno);
   stop_code_ = static_cast<int>(stop_requested());  // a signal that arrived before
 
-  address_ = resolve(layout_.address, layout_.nodes > 1, "--rendezvous " + layout_.address);
   token_ = !layout_.token.empty() ? layout_.token : layout_.nodes > 1 ? "nodes" : random_token();
   port_ = layout_.port;
   failures_.resize(static_cast<size_t>(layout_.local_size));
-  if (layout_.hosts_store) {
-    server_ = std::make_unique<StoreServer>(address_, port_);
-    port_ = server_->port();
-  }
 }
 
 // Returns a connection to the run's store. Throws Interrupted if a signal arrives first.
 Store Launcher::connect(const std::string& token) {
+  const double limit = options_.startup_timeout;
   const Deadline deadline(
-      options_.startup_timeout + kStoreAnswers,
+      limit + kStoreAnswers,
       fmt::format("[distributed] the store at {}:{} does not answer", address_, port_));
-  return {address_, port_, token, options_.startup_timeout, [this] { return interrupted(); }};
+  WaitNotice notice;
+  return {address_, port_, token, limit, [&] {
+            if (notice.due())
+              log::info("waiting for node 0 at {}:{} ({:g} s at most)", address_, port_, limit);
+            return interrupted();
+          }};
 }
 
 bool Launcher::interrupted() {
@@ -153,6 +156,7 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
   const auto cpus = divide_cpus(allowed_cpus(), std::max(1, sizes[node]));
   const std::vector<int> slots = choose_slots(failures_, sizes[node]);
   const char* threads = std::getenv("OMP_NUM_THREADS");
+  const int cores = available_cores();
   ranks_.assign(static_cast<size_t>(sizes[node]), {});
   output_.clear();
   for (int i = 0; i < sizes[node]; ++i) {
@@ -179,7 +183,8 @@ void Launcher::start_ranks(const std::vector<int>& sizes) {
                        {"BVTRAIN_GROUP_FIRST_SIZE", std::to_string(first_world_)},
                        {"BVTRAIN_GROUP_FOUND_BY", layout_.found_by}};
     if (!threads || !*threads)
-      how.environment["OMP_NUM_THREADS"] = std::to_string(std::max<size_t>(1, how.cpus.size()));
+      how.environment["OMP_NUM_THREADS"] =
+          std::to_string(threads_of_rank(how.cpus.size(), cores, sizes[node]));
     start(process, how);
   }
 }
@@ -359,6 +364,15 @@ int Launcher::run() {
 
 int Launcher::run_generations() {
   if (interrupted()) return stop_code_;
+  address_ =
+      await_address(layout_.address, layout_.nodes > 1, "--rendezvous " + layout_.address,
+                    {.seconds = options_.startup_timeout, .own = layout_.node == 0, .stop = [this] {
+                       return interrupted();
+                     }});
+  if (layout_.hosts_store) {
+    server_ = std::make_unique<StoreServer>(address_, port_);
+    port_ = server_->port();
+  }
   coordinator_ = std::make_unique<NodeCoordinator>(layout_.node, layout_.nodes, connect(token_),
                                                    [this] { return interrupted(); });
   std::vector<int> sizes = coordinator_->sizes(layout_.local_size, options_.startup_timeout);

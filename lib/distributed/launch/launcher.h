@@ -19,7 +19,8 @@ struct LaunchOptions {
   int max_restarts = 0;                 // --max-restarts
   int least_ranks = 0, most_ranks = 0;  // --elastic min:max; 0: restarts keep the number of ranks
   int64_t batch_size = 0;               // the number of ranks after an elastic restart divides this
-  double startup_timeout = 600;         // seconds for all nodes to join
+  // Seconds for each of three waits: for the name of node 0, for its store, and for all nodes.
+  double startup_timeout = 600;
   // Seconds for all nodes to report how their ranks ended. A node that does not report is lost; an
   // elastic restart continues without it.
   double answer_timeout = 45;
@@ -47,9 +48,10 @@ std::vector<int> choose_slots(const std::vector<int>& failures, int count);
 //   1. of the rank that failed first, with a code of its own
 //   2. of a rank that saved and stopped after a signal
 //   3. code 7, which only says that another rank failed
-// Blocks the signals of this thread from the start and handles them itself. Throws
-// Error(Exit::usage, peer, memory) before any rank was started. Throws Error(Exit::peer) after its
-// ranks have ended, if the other nodes have continued without this one.
+// Blocks the signals of this thread from the start and handles them itself. SIGCHLD must not be
+// ignored (install_signal_handlers()). Throws Error(Exit::usage, peer, memory) before any rank was
+// started. Throws Error(Exit::peer) after its ranks have ended, if the other nodes have continued
+// without this one.
 int launch(const LaunchOptions& options);
 
 }  // namespace bv

@@ -41,8 +41,8 @@ void check_rank(const std::string& rank_name, int rank, const std::string& size_
 // the ports that the kernel assigns.
 int derived_port(std::string_view job);
 
-// Each returns nothing if its launcher has not started this process. With `needed` (--launcher
-// names it) that is an error instead.
+// Each returns nothing if its launcher has not started this process. With `needed`, because
+// --launcher names it, it throws Error(Exit::usage) instead.
 std::optional<RankLayout> own_launcher_layout(const Environment&);
 std::optional<RankLayout> torchrun_layout(const Environment&, bool needed);
 std::optional<RankLayout> slurm_layout(const Environment&, bool needed);

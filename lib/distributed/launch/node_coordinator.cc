@@ -13,6 +13,7 @@
 #include <random>
 #include <thread>
 
+#include "lib/distributed/wait_notice.h"
 #include "lib/distributed/watch/deadline.h"
 #include "lib/report/log.h"
 #include "lib/util/error.h"
@@ -197,15 +198,27 @@ void NodeCoordinator::claim_node(int mine) {
                   node_));
 }
 
+// Returns the nodes that have not joined.
+std::vector<int> NodeCoordinator::missing_nodes() {
+  std::vector<int> missing;
+  for (int node = 0; node < count_; ++node)
+    if (!store_.has({key(0, "size", node)})) missing.push_back(node);
+  return missing;
+}
+
 std::vector<int> NodeCoordinator::sizes(int mine, double seconds) {
   if (count_ == 1) return {mine};
   claim_node(mine);
   std::vector<int> sizes;
   const auto end = after(seconds);
+  WaitNotice notice;
   for (int node = 0; node < count_; ++node) {
     const std::string name = key(0, "size", node);
     while (!await(name, kSignalPollInterval)) {
       if (stop_()) return {};
+      const std::vector<int> missing = notice.due() ? missing_nodes() : std::vector<int>();
+      if (!missing.empty())
+        log::info("waiting for {} to join ({:g} s at most)", node_list(missing), seconds);
       if (Clock::now() > end)
         throw Error::in("distributed", Exit::peer,
                         fmt::format("node {} did not join within {:g} s", node, seconds));

@@ -41,19 +41,21 @@ class NodeCoordinator {
       : node_(node), count_(count), store_(std::move(store)), stop_(std::move(stop)) {}
 
   // Publishes that this node starts `mine` ranks and returns the ranks of all nodes, or nothing if
-  // `stop` returned true. Throws Error(Exit::peer) naming a node that does not join within
-  // `seconds`, and Error(Exit::usage) if another launcher has the same node number.
+  // `stop` returned true. Says in one line after 5 s which nodes it waits for. Throws
+  // Error(Exit::peer) naming a node that does not join within `seconds`, and Error(Exit::usage) if
+  // another launcher has the same node number.
   std::vector<int> sizes(int mine, double seconds);
-  // Generation `generation` has ended, in which the nodes had `sizes` ranks: here with `code`, and
-  // `failed` of this node's ranks failed by themselves. Returns the ranks of each node in the next
-  // generation, or nothing if there is none. Waits for all nodes that have ranks; a node that does
-  // not answer within options.answer_timeout is lost and has 0 ranks from then on. Throws
-  // Error(Exit::peer) if the other nodes continue without this one.
+  // Call it when all ranks of `generation` have ended. `sizes` are the ranks that each node had in
+  // it. `code` is how those of this node ended; `failed` of them failed by themselves. Returns the
+  // ranks of each node in the next generation, or nothing if there is none. Waits for all nodes
+  // that have ranks; a node that does not answer within options.answer_timeout is lost and has 0
+  // ranks from then on. Throws Error(Exit::peer) if the other nodes continue without this one.
   std::vector<int> next(int generation, int code, int failed, const std::vector<int>& sizes,
                         const LaunchOptions& options);
 
  private:
   void claim_node(int mine);
+  std::vector<int> missing_nodes();
   std::string own_answer(int code, int failed) const;
   bool await(const std::string& key, double seconds);
   bool await_answer(const std::string& key, double seconds);

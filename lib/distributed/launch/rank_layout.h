@@ -52,9 +52,10 @@ struct RankLayout {
 // Returns the first of these that applies: the variables of bvtrain's own launcher; those of
 // torchrun (RANK, WORLD_SIZE, ...); those of mpirun (OMPI_COMM_WORLD_*, PMI_*), unless they agree
 // with slurm's; a slurm step of more than one task; the flags. options.launcher selects one of
-// them. An external group of one rank does not count as a group. Reads nothing but its arguments.
-// Throws Error(Exit::usage) "RANK=7: error: ..." naming the variable and its value if it is not a
-// number, if it is out of range, or if others that belong to it are missing.
+// them. An external group of one rank does not count as a group. Reads nothing but its arguments,
+// except that it checks whether 127.0.0.1 can be bound. Throws Error(Exit::usage) "RANK=7: error:
+// ..." naming the variable and its value if it is not a number, if it is out of range, or if others
+// that belong to it are missing.
 RankLayout find_rank_layout(const RankLayoutOptions& options, const EnvironmentMap& environment);
 
 // Returns "rank 1 of 4, node 0 of 2, found by torchrun (RANK, WORLD_SIZE), store at n1:29500".

@@ -211,4 +211,8 @@ std::vector<std::vector<int>> divide_cpus(const std::vector<int>& cpus, int part
   return pieces;
 }
 
+int threads_of_rank(size_t cpus, int cores, int ranks) {
+  return std::max(1, std::min(static_cast<int>(cpus), cores / ranks));
+}
+
 }  // namespace bv

@@ -68,6 +68,10 @@ std::string end_text(const RankProcess& process);
 // Divides `cpus` into `parts` contiguous lists whose sizes differ by at most one. With fewer CPUs
 // than parts all lists are empty.
 std::vector<std::vector<int>> divide_cpus(const std::vector<int>& cpus, int parts);
+// Returns how many threads a rank starts whose part of divide_cpus() has `cpus` CPUs: its share of
+// `cores`, the host's or those of a CPU quota, among `ranks` ranks. It is at most `cpus`, and at
+// least 1.
+int threads_of_rank(size_t cpus, int cores, int ranks);
 // Returns the CPUs that this process may run on.
 std::vector<int> allowed_cpus();
 

@@ -71,8 +71,8 @@ class FailureDetector {
   // The current time-out of a collective, in seconds.
   double collective_timeout() const;
 
-  // What this rank itself has seen. A heartbeat is up to Timeouts::heartbeat old, so this is newer
-  // information about the others than their heartbeats, and messages use it.
+  // What this rank has seen itself. It is newer than the heartbeats of the others, which are up to
+  // Timeouts::heartbeat old, so messages use it.
   void note_begun(int64_t number, const std::string& what);  // this rank began a collective
   // Collective `number` ended here, which proves that all ranks had joined it.
   void note_joined(int64_t number) { joined_ = std::max(joined_, number); }

@@ -17,8 +17,8 @@ namespace bv {
 // (lib/device/cpu_bf16.h), the probabilities are not rounded. On a CPU without the instructions
 // that this kernel needs, LibTorch's runs.
 //
-// A query, key or value that is not finite has gradients of NaN. A query's result is NaN too, but
-// LibTorch's kernel may give 0 for an infinite query.
+// If a query, key or value is not finite, its gradients are NaN. So is the result of such a query;
+// LibTorch's kernel may give 0 for an infinite one.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // Returns attention(q, k, v) for one tensor qkv (n, l, 3, heads, d), which holds q, k and v in this

@@ -70,6 +70,24 @@ Chart residual_chart(const EvalDetails::Residuals& residuals, size_t most) {
   return chart;
 }
 
+// Leaves at most kMostClassRows classes in `order`. Returns a line that says which.
+std::string leave_out_rows(const EvalDetails& details, std::vector<int64_t>& order) {
+  const size_t all = order.size();
+  // A class without examples has an F1 of 0, but the model is not bad at it.
+  std::erase_if(order, [&](int64_t label) { return details.classes[label].examples == 0; });
+  const size_t present = order.size();
+  if (present <= kMostClassRows)
+    return fmt::format("<p class=\"hint\">The {} of {} classes that have examples.</p>\n", present,
+                       all);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return details.classes[a].f1 < details.classes[b].f1;
+  });
+  order.resize(kMostClassRows);
+  return fmt::format(
+      "<p class=\"hint\">The {} classes with the lowest F1, of {} that have examples.</p>\n",
+      kMostClassRows, present);
+}
+
 }  // namespace
 
 std::string render_class_table(const EvalDetails& details) {
@@ -78,14 +96,7 @@ std::string render_class_table(const EvalDetails& details) {
   std::vector<int64_t> order(details.classes.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   std::string out = "<h3>Metrics per class</h3>\n";
-  if (order.size() > kMostClassRows) {
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return details.classes[a].f1 < details.classes[b].f1;
-    });
-    out += fmt::format("<p class=\"hint\">The {} classes of {} with the lowest F1.</p>\n",
-                       kMostClassRows, order.size());
-    order.resize(kMostClassRows);
-  }
+  if (order.size() > kMostClassRows) out += leave_out_rows(details, order);
   out +=
       "<div class=\"scroll\"><table class=\"pairs\"><thead><tr><th>class</th><th>examples</th>"
       "<th>precision</th><th>recall</th><th>F1</th><th>AP</th><th>AUROC</th></tr></thead><tbody>\n";

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lib/config/duration.h"
+#include "lib/report/live_line.h"
 #include "lib/report/page/html.h"
 #include "lib/report/page/report_charts.h"
 #include "lib/util/text.h"
@@ -110,8 +111,7 @@ std::string render_cards(const EarlierTime& earlier, const History& history) {
                 fmt::format("at step {}", human_count(loss->back().first)));
   }
   if (const Points* speed = find(history, "img/sec/core")) {
-    out +=
-        card("Images per second", human_count(std::llround(median(*speed))), "per device, median");
+    out += card("Images per second", speed_number(median(*speed)), "per device, median");
   }
   if (const Points* uptime = find(history, "uptime")) {
     out += card("Wall time", duration_text(wall_seconds(earlier, *uptime)),

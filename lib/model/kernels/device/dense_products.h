@@ -21,7 +21,7 @@ at::Tensor gelu_product(const at::Tensor& x, const at::Tensor& weight, const at:
 at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight);
 
 // For x = tanh_gelu(before), returns the gradient of `before`. If `sum` is not null, it becomes the
-// sum of the rows of the result, (in), float32 or bfloat16.
+// sum over the rows of the result, (in), float32 or bfloat16.
 at::Tensor gelu_input_gradient(const at::Tensor& grad, const at::Tensor& weight,
                                const at::Tensor& before, at::Tensor* sum);
 

@@ -52,7 +52,7 @@ class DeviceLayerNorm : public torch::autograd::Function<DeviceLayerNorm> {
     context->set_materialize_grads(false);
     context->saved_data["branch"] =
         given_branch ? c10::IValue(static_cast<int64_t>(branch.scalar_type())) : c10::IValue();
-    // A saved output must be among the results; x, if there is no branch, is an input.
+    // `sum` is a result if there is a branch. Otherwise it is x: the input, or a copy of it.
     context->save_for_backward({sum, scale, moments});
     return given_branch ? variable_list{sum, y} : variable_list{y};
   }
