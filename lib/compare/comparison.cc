@@ -89,9 +89,9 @@ bool comes_before(const RunRecord& a, const RunRecord& b) {
   return key(a) < key(b);
 }
 
-// Drops the number of compute threads if it is the same in all runs, whether given or the machine's
-// default, and otherwise the defaults. A run that is started from another one's config.yaml gives
-// the number that was the default there.
+// Drops a number of compute threads that all runs share, given or not. If the numbers differ, drops
+// only those that were not given. (A run that is started from another run's config.yaml gives the
+// number that was the default there.)
 void drop_compute_threads(std::vector<RunRecord>& runs) {
   const std::string key = "compute_threads";
   std::set<std::string> numbers;

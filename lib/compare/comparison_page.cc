@@ -273,8 +273,7 @@ std::string table(const Comparison& all, const std::vector<ConfigColumn>& column
   }
   return out + "<p class=\"hint\">The runs of a group differ only in the " + repeated_text(all) +
          ". ± is the standard deviation (n - 1) over its n finished runs. * marks an unfinished "
-         "run: it does not count in the mean of "
-         "finished runs, and is listed after them.</p>\n";
+         "run: it does not count in the mean of finished runs.</p>\n";
 }
 
 }  // namespace

@@ -207,9 +207,7 @@ std::string footnotes(const Comparison& all, const std::vector<ConfigColumn>& co
     return !run.status.finished() && run.metrics.rows > 0;
   });
   if (marked && !all.metrics.empty()) {
-    out +=
-        "* marks an unfinished run; it does not count in the mean of finished runs, and is listed "
-        "after them\n";
+    out += "* marks an unfinished run; it does not count in the mean of finished runs\n";
   }
   return out.empty() ? out : '\n' + out;
 }

@@ -240,6 +240,7 @@ bool has_value(const KeyText& key, const std::string& word) {
 
 // Returns the keys that have `word` as a value.
 std::string describe_value(const std::string& word) {
+  if (word.empty()) return "";  // of "val/"
   std::string text;
   for (const HelpTable& table : help_tables()) {
     for (const KeyText& key : table.keys) {

@@ -20,7 +20,7 @@ void read_classes(const Source& source, const Source& validation, const std::str
 void add_class_warnings(const Dataset& train, const Dataset& validation, DataFindings& found);
 
 // Returns a note if the classes may be something else: regression targets, several labels in a
-// cell, or names of single images; "" otherwise.
+// cell, or a different name for each image; "" otherwise.
 std::string note_of_other_labels(const Source& source, const DataFindings& found);
 
 }  // namespace bv

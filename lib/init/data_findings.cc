@@ -16,6 +16,7 @@
 #include "lib/init/repeated_images.h"
 #include "lib/init/unusable_data.h"
 #include "lib/init/validation_part.h"
+#include "lib/init/value_scaling.h"
 #include "lib/init/vector_findings.h"
 #include "lib/input/broken_files.h"
 #include "lib/input/data_notes.h"
@@ -206,13 +207,39 @@ void read_labels(const FoundSources& data, DataFindings& found) {
   divide_by_folds(data.source, data.split, found);
 }
 
+// Warns if the preprocessing, which is chosen by the training images, does not suit the validation
+// images.
+void warn_of_other_images(const SampledImages& training, const SampledImages& validation,
+                          DataFindings& found) {
+  if (training.encoded && validation.encoded) {
+    if (training.channels == 1 && validation.channels != 1)
+      found.warnings.emplace_back(
+          "the training images are grey, but validation images are in color: check that both are "
+          "of "
+          "one kind");
+    return;
+  }
+  const ValueBounds range = range_of_data(training);
+  const double margin = (range.most - range.least) / 2;
+  if (validation.type == training.type && validation.least >= range.least - margin &&
+      validation.most <= range.most + margin)
+    return;
+  found.warnings.push_back(fmt::format(
+      "validation images have values from {} to {}, but training images from {} to {}, by which "
+      "both are scaled: check that both are stored alike",
+      short_number(validation.least), short_number(validation.most), short_number(training.least),
+      short_number(training.most)));
+}
+
 // Decodes a sample of the images.
 void sample(const FoundSources& data, DataFindings& found) {
   const size_t split = index_of(*data.source, data.split);
   found.images = sample_images(*data.source, split, kSample);
   if (!found.sliced) {
     const size_t validation = index_of(*data.other, data.validation_split);
-    add_validation(found.images, sample_images(*data.other, validation, kValidationSample));
+    const SampledImages others = sample_images(*data.other, validation, kValidationSample);
+    warn_of_other_images(found.images, others, found);
+    add_validation(found.images, others);
   }
   if (found.any_broken()) refuse_unreadable_classes(*data.source, split, found.folder);
   found.turned = found.images.turned > 0;

@@ -10,6 +10,7 @@
 #include "lib/init/found_source.h"
 #include "lib/init/label_vectors.h"
 #include "lib/init/unusable_data.h"
+#include "lib/input/image/image_suffix.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/manifest/csv_layout.h"
 #include "lib/input/sources/common/manifest/detect_csv.h"
@@ -82,6 +83,8 @@ void refuse_unused_splits(const std::string& folder, const std::vector<std::stri
   for (const std::string& name : names) {
     const std::string split = split_of(name);
     if (used.contains(name) || (split != "train" && split != "val")) continue;
+    // detect_manifest() looks for files of the next suffix only if none of these can be used.
+    if (suffix_of(name) != suffix_of(file_of(data.train))) continue;
     const std::string why = list_problem(folder, name, &chosen);
     if (!why.empty()) throw Error(Exit::usage, folder + "/" + name, why);
   }
@@ -199,7 +202,7 @@ bool has_spaces(const std::string& name) { return name.find_first_of(" \t") != s
 std::pair<DetectedData, LabelKeys> labelled_csv(const std::string& folder,
                                                 const LabelRequest& request) {
   check_request(request);
-  const std::vector<std::string> names = list_files(folder, ".csv");
+  const std::vector<std::string> names = list_files(folder, kCsvSuffixes);
   if (names.empty()) refuse_other_data(folder);
   LabelKeys labels{.columns = request.columns};
   if (request.task != LabelTask::classify && labels.columns.empty())
@@ -210,17 +213,16 @@ std::pair<DetectedData, LabelKeys> labelled_csv(const std::string& folder,
   const auto keys = [&](const std::string& file, const std::string& head) {
     return csv_data_keys(file, head, &chosen);
   };
-  auto found = detect_manifest(folder, ".csv", "CSV file", keys);
+  auto found = detect_manifest(folder, kCsvSuffixes, "CSV file", keys);
   if (!found) refuse_files(folder, names, &chosen);
   refuse_unused_splits(folder, names, chosen, *found);
   found->source = "csv";
   return {*std::move(found), labels};
 }
 
-// If a class name contains a space, white space does not separate classes in either file. The
-// classes are then those that separated_classes() finds in both files. classes_in() does not read a
-// validation file without new classes: if the file has no `;`, it would refuse a cell such as
-// "Smith, John".
+// If a class name has a space, only `;` and `|` separate classes, in both files, and the classes
+// are those of separated_classes(). classes_in() does not read a validation file without new
+// classes: without a `;` in the file, it would refuse a cell such as "Smith, John".
 void list_classes(DataFindings& found) {
   const DataKeys &train = found.data.train, &validation = found.data.validation;
   const std::string& column = found.labels.columns.at(0);

@@ -32,28 +32,6 @@ void add_op(std::string& pp, const std::string& op) {
   if (!op.empty()) pp += (pp.empty() ? "" : "|") + op;
 }
 
-// Returns the probable range of the data's values, given those of a sample.
-ValueBounds range_of_data(const SampledImages& images) {
-  if (images.encoded) return {};
-  if (images.least < 0) {
-    return std::max(-images.least, images.most) <= 1 ? ValueBounds{-1, 1}
-                                                     : ValueBounds{images.least, images.most};
-  }
-  const bool integers = at::isIntegralType(images.type, /*includeBool=*/true);
-  // Masks, scikit-learn's digits, 8 bits.
-  for (const double top : {1, 16, 255}) {
-    // Floats may have any range. Resizing with a cubic filter slightly exceeds it.
-    const bool fits =
-        integers ? images.most <= top : images.most > top / 2 && images.most <= 1.05 * top;
-    if (fits) return {0, top};
-  }
-  if (!integers) return {0, images.most};
-  for (const int bits : {10, 12, 14, 16}) {
-    if (images.most < 1 << bits) return {0, static_cast<double>((1 << bits) - 1)};
-  }
-  return {0, images.most};
-}
-
 // The first ops for every image, and those that scale its values at the end. Arrays that are not
 // 8-bit are scaled first, because the other ops take 8-bit or float32 images.
 struct CommonOps {

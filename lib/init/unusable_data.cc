@@ -16,6 +16,7 @@
 #include "lib/input/sources/common/manifest/csv_layout.h"
 #include "lib/input/sources/common/manifest/csv_row.h"
 #include "lib/input/sources/common/manifest/manifest.h"
+#include "lib/input/sources/common/manifest/manifest_file.h"
 #include "lib/util/error.h"
 #include "lib/util/folder_entries.h"
 #include "lib/util/printable.h"
@@ -100,6 +101,14 @@ std::string elsewhere(const std::string& folder, const RowFile& image) {
   return "";
 }
 
+// Returns the first bytes of a file. Throws Error if it cannot be read.
+std::string list_text_head(const std::string& folder, const std::string& name) {
+  constexpr size_t kHead = size_t{64} << 10;
+  std::string head(kHead, '\0');
+  head.resize(RegularFile(folder + "/" + name).read(head.data(), head.size(), 0));
+  return head;
+}
+
 // The header of a CSV file, and the first row after it.
 struct ListHead {
   CsvLayout layout;
@@ -109,10 +118,7 @@ struct ListHead {
 // Throws RowFault, and Error if the file cannot be read.
 ListHead read_list_head(const std::string& folder, const std::string& name,
                         const CsvLabels* chosen) {
-  constexpr size_t kHead = size_t{64} << 10;
-  std::string head(kHead, '\0');
-  head.resize(RegularFile(folder + "/" + name).read(head.data(), head.size(), 0));
-  head = without_bom(std::move(head));
+  const std::string head = without_bom(list_text_head(folder, name));
   const char delimiter = guess_delimiter(head);
   std::vector<CsvCell> cells;
   const size_t length = read_csv_row(head, delimiter, /*last=*/true, cells);
@@ -150,6 +156,11 @@ std::string empty_class_text(const std::string& folder) {
 std::string list_problem(const std::string& folder, const std::string& name,
                          const CsvLabels* chosen) {
   try {
+    const std::string bytes = list_text_head(folder, name);
+    if (std::string encoding =
+            other_encoding({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+        !encoding.empty())
+      return encoding;
     const auto [layout, row] = read_list_head(folder, name, chosen);
     if (!chosen && !layout.column_of(CsvRole::label)) return no_label_text(layout);
     if (row.empty()) return "has no rows";
@@ -212,7 +223,7 @@ std::string unknown_folder(const std::string& folder) {
 std::string unused_list_hint(const std::string& folder) {
   constexpr size_t kMost = 3;
   std::string hint;
-  std::vector<std::string> files = list_files(folder, ".csv");
+  std::vector<std::string> files = list_files(folder, kCsvSuffixes);
   files.resize(std::min(files.size(), kMost));
   for (const std::string& name : files) {
     const std::string why = list_problem(folder, name, /*chosen=*/nullptr);

@@ -1,6 +1,9 @@
 #include "lib/init/value_scaling.h"
 
+#include <algorithm>
+
 #include "lib/config/call.h"
+#include "lib/init/sampled_images.h"
 #include "lib/input/ops/common/example_keys.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
@@ -37,6 +40,27 @@ ValueBounds scaled(const Config& args, const std::optional<ValueBounds>& before,
 }
 
 }  // namespace
+
+ValueBounds range_of_data(const SampledImages& images) {
+  if (images.encoded) return {};
+  if (images.least < 0) {
+    return std::max(-images.least, images.most) <= 1 ? ValueBounds{-1, 1}
+                                                     : ValueBounds{images.least, images.most};
+  }
+  const bool integers = at::isIntegralType(images.type, /*includeBool=*/true);
+  // Masks, scikit-learn's digits, 8 bits.
+  for (const double top : {1, 16, 255}) {
+    // Floats may have any range. Resizing with a cubic filter slightly exceeds it.
+    const bool fits =
+        integers ? images.most <= top : images.most > top / 2 && images.most <= 1.05 * top;
+    if (fits) return {0, top};
+  }
+  if (!integers) return {0, images.most};
+  for (const int bits : {10, 12, 14, 16}) {
+    if (images.most < 1 << bits) return {0, static_cast<double>((1 << bits) - 1)};
+  }
+  return {0, images.most};
+}
 
 ValueScaling scaling_in(const std::string& pp, const std::string& origin) {
   ValueScaling scaling{.target = std::nullopt, .normalize = ""};

@@ -6,11 +6,16 @@
 
 namespace bv {
 
+struct SampledImages;
+
 // In a target, `least` is the result for the darkest value. It may be greater than `most`.
 struct ValueBounds {
   double least = 0, most = 255;
   bool operator==(const ValueBounds&) const = default;
 };
+
+// Returns the probable range of the data's values, given those of a sample.
+ValueBounds range_of_data(const SampledImages& images);
 
 struct ValueScaling {
   // The range to which value_range scales the darkest and the brightest value; nullopt if the model

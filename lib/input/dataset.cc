@@ -180,6 +180,11 @@ std::string Dataset::describe(int64_t index) const {
   return source_->describe(split, at);
 }
 
+std::string Dataset::describe_unread(int64_t index) const {
+  const auto [split, at] = locate(index);
+  return source_->describe_unread(split, at);
+}
+
 std::optional<std::vector<std::string>> Dataset::files_of(int64_t index) const {
   const auto [split, at] = locate(index);
   return source_->files_of(split, at);

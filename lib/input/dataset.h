@@ -57,6 +57,7 @@ class Dataset {
   bool is_array() const { return source_->is_array(); }
   Example read_batch(std::span<const int64_t> indices) const;
   std::string describe(int64_t index) const;
+  std::string describe_unread(int64_t index) const;
   std::optional<std::vector<std::string>> files_of(int64_t index) const;
   std::string labels_file(int64_t index) const;  // of the split that has the example
   const Source& source() const { return *source_; }

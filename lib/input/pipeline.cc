@@ -1,8 +1,10 @@
 #include "lib/input/pipeline.h"
 
 #include <algorithm>
+#include <set>
 
 #include "lib/config/call.h"
+#include "lib/util/text.h"
 
 namespace bv {
 namespace {
@@ -68,6 +70,11 @@ bool Pipeline::uses_data_labels(std::string_view key) const {
   return from == "label" || from == "labels";
 }
 
+bool Pipeline::reads_data_labels(const std::string& key) const {
+  const std::set<std::string> sources = sources_of(key, nullptr);
+  return sources.contains("label") || sources.contains("labels");
+}
+
 bool Pipeline::has_batched() const {
   return std::all_of(steps_.begin(), steps_.end(),
                      [](const Step& step) { return step.op->has_batched(); });
@@ -123,6 +130,34 @@ std::optional<Normalization> Pipeline::leave_normalization() {
 void Pipeline::end_with_image() {
   while (!steps_.empty() && steps_.back().op->leaves("image")) steps_.pop_back();
   steps_.push_back(Pipeline("keep('image')", Place{}).steps_.at(0));
+}
+
+Pipeline Pipeline::only(const std::string& key) const {
+  Pipeline result = *this;
+  result.steps_.clear();
+  result.short_side_ = 0;
+  result.shrink_ = nullptr;
+  sources_of(key, &result.steps_);
+  return result;
+}
+
+// Returns the features of the data set that may affect the feature `key`. Adds the ops through
+// which they do to `ops`, if it is not null.
+std::set<std::string> Pipeline::sources_of(const std::string& key, std::vector<Step>* ops) const {
+  std::set<std::string> keys = {key};  // the features that matter after `step`
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    const auto left = [&](const std::string& each) { return step->op->leaves(each); };
+    if (std::ranges::all_of(keys, left)) continue;
+    if (ops != nullptr) ops->insert(ops->begin(), *step);
+    std::set<std::string> before;
+    for (const std::string& each : keys) {
+      const auto from = step->op->makes_from(each);
+      for (const std::string& source : from ? split(*from, '+') : std::vector{each})
+        before.insert(source);
+    }
+    keys = std::move(before);
+  }
+  return keys;
 }
 
 void Pipeline::shrink_decoded(int64_t short_side) {

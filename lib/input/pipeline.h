@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,8 @@ class Pipeline {
   // Returns whether the ops make the feature `key` from `label` or `labels`, the features whose
   // classes Dataset knows (names, numbers, counts).
   bool uses_data_labels(std::string_view key = "labels") const;
+  // The same, but also true if they make it from such a feature and others.
+  bool reads_data_labels(const std::string& key) const;
   // Returns whether all ops have a batched form.
   bool has_batched() const;
   // Returns the name of the first op that ignores_orientation(); empty if there is none.
@@ -61,6 +64,9 @@ class Pipeline {
   // 'image'. This is for images without labels, because the dropped ops may ask for labels. text()
   // does not change. Call it before the pipeline is shared.
   void end_with_image();
+  // Returns a pipeline of those ops that may affect the feature `key`, or a feature from which it
+  // is made. Random ops draw other numbers than in this pipeline.
+  Pipeline only(const std::string& key) const;
   // Returns how the first op decodes image files; nullopt if it does not.
   std::optional<Decoding> decodes() const;
   // Returns whether an op after the first one decodes image files.
@@ -85,6 +91,7 @@ class Pipeline {
   };
   void build(const std::vector<Call>& calls);
   void apply_from(size_t first, Example& example, Rng& rng) const;
+  std::set<std::string> sources_of(const std::string& key, std::vector<Step>* ops) const;
 
   std::string text_;
   std::vector<Step> steps_;

@@ -138,13 +138,14 @@ std::string compared_by_number(const std::vector<std::string>& names) {
 }
 
 // Returns the keys on which a source depends. Which of its splits are used makes no difference.
-// Only csv depends on the number of classes, which the training data may have to be read for.
+// Only csv and synthetic depend on the number of classes, which the training data may have to be
+// read for.
 std::string source_keys(const Config& data, const SourceEnv& env) {
   nlohmann::json keys = nlohmann::json::parse(data.json());
   keys.erase("split");
   keys.erase("unknown_classes");
-  const int64_t classes = data.is_text("name", "csv") ? env.num_classes : 0;
-  return fmt::format("{} {} {}", keys.dump(), classes, env.keep_broken);
+  const bool counts = data.is_text("name", "csv") || data.is_text("name", "synthetic");
+  return fmt::format("{} {} {}", keys.dump(), counts ? env.num_classes : 0, env.keep_broken);
 }
 
 // Renumbers the labels by class name, with problems and warnings at the section `data`.

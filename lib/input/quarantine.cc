@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "lib/input/loader/failed_example.h"
@@ -42,9 +42,17 @@ struct Matches {
   std::vector<int64_t> found;    // (entries,) one example of each, or -1
 };
 
-// `lines`: from the name of an example to its number in `found`.
-Matches find_quarantined(const std::unordered_map<std::string, size_t>& lines, const Dataset& data,
-                         int threads, const std::function<void(size_t)>& ambiguous) {
+// From the names of the examples of a list to their numbers in Matches::found.
+using ListedNames = std::map<std::string, size_t>;
+
+// Returns whether a name begins with `begin`.
+bool any_begins_with(const ListedNames& names, const std::string& begin) {
+  const auto first = names.lower_bound(begin);
+  return first != names.end() && first->first.starts_with(begin);
+}
+
+Matches find_quarantined(const ListedNames& lines, const Dataset& data, int threads,
+                         const std::function<void(size_t)>& ambiguous) {
   Matches matches;
   matches.found.assign(lines.size(), -1);
   using Named = std::vector<std::pair<int64_t, size_t>>;
@@ -53,6 +61,8 @@ Matches find_quarantined(const std::unordered_map<std::string, size_t>& lines, c
                      Named named;
                      const int64_t end = std::min((chunk + 1) * kChunk, data.size());
                      for (int64_t i = chunk * kChunk; i < end; ++i) {
+                       // The whole name of a sample in a tar has to be read from the tar.
+                       if (!any_begins_with(lines, in_utf8(data.describe_unread(i)))) continue;
                        const auto entry = lines.find(in_utf8(data.describe(i)));
                        if (entry != lines.end()) named.emplace_back(i, entry->second);
                      }
@@ -127,7 +137,7 @@ void Quarantine::check_files(const Entry& entry, const Dataset& data, int64_t in
 
 std::shared_ptr<const Dataset> Quarantine::leave_out(std::shared_ptr<const Dataset> data,
                                                      const std::string& name, int threads) const {
-  std::unordered_map<std::string, size_t> lines;
+  ListedNames lines;
   std::vector<const Entry*> own;
   std::set<std::string> others;
   for (const Entry& entry : entries_) {

@@ -46,7 +46,7 @@ class Quarantine {
   static std::shared_ptr<const Quarantine> read(const Config& config);
 
   // Returns `data` without the examples in the list. `name` is what the list calls the data set.
-  // Computes the names of all its examples, with several threads. Records with the config how many
+  // Compares the names of all its examples, with several threads. Records with the config how many
   // examples are excluded, and how many entries match none. Throws Error(Exit::usage) if an entry
   // matches several examples or one that names other files now, or if no example is left.
   std::shared_ptr<const Dataset> leave_out(std::shared_ptr<const Dataset> data,

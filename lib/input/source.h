@@ -112,6 +112,11 @@ class Source {
   virtual FileNotes file_notes(size_t split) const;
   // Returns a name of the example for messages: "train/cat/17.jpg" or "train row 17".
   virtual std::string describe(size_t split, int64_t index) const;
+  // Returns the beginning of describe(), as far as it is known without reading from the example's
+  // file: usually all of it.
+  virtual std::string describe_unread(size_t split, int64_t index) const {
+    return describe(split, index);
+  }
   // Returns the names of the files that are read for the example, such as its image, for messages.
   // Empty if the row that names them cannot be read; nullopt if they are not rows that name files.
   virtual std::optional<std::vector<std::string>> files_of(size_t split, int64_t index) const {

@@ -201,6 +201,13 @@ int64_t count_classes(const Config& config, const std::vector<std::string>& name
       if (!each->labels_of_splits().empty()) continue;
       if (const std::string why = uncountable(*each); !why.empty()) config.fail("num_classes", why);
     }
+    if (count > kMostUnnamed) {
+      config.fail("num_classes",
+                  fmt::format("'auto', but a label is {}, so there would be {} classes: labels are "
+                              "class numbers that begin at 0, not ids; if it is right, give the "
+                              "number",
+                              count - 1, count));
+    }
     config.fail("num_classes",
                 "'auto' needs training data that names its classes, or whose labels are known "
                 "before its examples are read; give a number");

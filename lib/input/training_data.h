@@ -58,9 +58,9 @@ class TrainingData {
   // Throws Error(Exit::usage).
   void open_cache(Group& group) const;
 
-  // Throws Error(Exit::usage) if the cache needs more memory than is available now.
+  // Throws Error(Exit::usage) if a run could not open the cache now (check_cache_room()).
   void check_cache() const {
-    if (cache_options_) check_cache_memory(*cache_options_);
+    if (cache_options_) check_cache_room(*cache_options_);
   }
 
   // Does Pipeline::leave_normalization() for what compute() returns. Returns nullopt for a mixture,

@@ -149,7 +149,7 @@ lr  seed  val/prec@1  n  status                       run
  2     0     0.9700*     unfinished at step 20 of 40  b
  3     0     0.2000*     diverged at step 20 of 40    c
 
-* marks an unfinished run; it does not count in the mean of finished runs, and is listed after them
+* marks an unfinished run; it does not count in the mean of finished runs
 )");
 }
 

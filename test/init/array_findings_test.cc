@@ -105,6 +105,23 @@ TEST_CASE("npz files: one that is sorted by class, two files, two prefixes") {
                              "validation: images in test/image and labels in test/label of x.npz"});
 }
 
+TEST_CASE("validation arrays with other values than the training arrays are a warning") {
+  const TempFolder dir;
+  NamedTensors arrays = sorted_arrays(4, 25);
+  arrays.at("image").mul_(0.25);
+  write_npz(dir / "train.npz", arrays);
+  write_npz(dir / "val.npz", sorted_arrays(4, 2));
+  CHECK(inspect_data(dir.path()).warnings ==
+        Lines{"validation images have values from 0 to 1, but training images from 0 to 0.25, by "
+              "which both are scaled: check that both are stored alike"});
+  // Both are in the range 0 to 1, which is the one that init chooses.
+  const TempFolder alike;
+  arrays.at("image").mul_(2.4);
+  write_npz(alike / "train.npz", arrays);
+  write_npz(alike / "val.npz", sorted_arrays(4, 2));
+  CHECK(inspect_data(alike.path()).warnings.empty());
+}
+
 TEST_CASE("one of several npz files has images and labels") {
   const TempFolder dir;
   write_npz(dir / "set.npz", sorted_arrays(3, 5, 8, "x_train_"));

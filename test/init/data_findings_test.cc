@@ -94,6 +94,24 @@ TEST_CASE("grey images are recognised, also if they are stored in colour") {
   CHECK(inspect_data(dir.path()).images.channels == 3);
 }
 
+TEST_CASE("validation images in colour are a warning if the training images are grey") {
+  const TempFolder dir;
+  for (const char* name : {"a", "b"}) {
+    write_class(dir / "train", name, 6, 20, 8, 8, /*colour=*/false);
+    write_class(dir / "val", name, 3, 20, 8, 8, /*colour=*/true);
+  }
+  const DataFindings found = inspect_data(dir.path());
+  CHECK(found.images.channels == 1);
+  CHECK(found.warnings == Lines{"the training images are grey, but validation images are in "
+                                "color: check that both are of one kind"});
+  const TempFolder grey;
+  for (const char* name : {"a", "b"}) {
+    write_class(grey / "train", name, 6, 20, 8, 8, /*colour=*/true);
+    write_class(grey / "val", name, 3, 20, 8, 8, /*colour=*/false);
+  }
+  CHECK(inspect_data(grey.path()).warnings.empty());  // decoding loses nothing
+}
+
 TEST_CASE("broken files are found by their ends and by decoding") {
   const TempFolder dir;
   write_class(dir.path(), "a", 4, 20);

@@ -127,6 +127,12 @@ TEST_CASE("folders without usable data are refused in one line") {
         "holds data of several kinds (IDX files, as of MNIST; image folder, <class>/<file>): move "
         "them into separate folders");
 
+  const TempFolder utf16;
+  utf16.write("l.csv", std::string("\xFF\xFE"
+                                   "i\0",
+                                   4));
+  CHECK(contains(problem(utf16), "; l.csv is UTF-16 text: save the file as UTF-8"));
+
   const TempFolder flat;
   write_class(flat.path(), "train", 5, 20);
   write_class(flat.path(), "test", 5, 20);

@@ -13,6 +13,7 @@
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/stopped.h"
 
 namespace bv::test {
 namespace {
@@ -184,6 +185,15 @@ TEST_CASE("a stored index with broken records is of no use to a strict run", "[f
   const std::ptrdiff_t stored = records.stored();
   CHECK(records.open("tfds", /*keep_broken=*/true)->labels() == Labels{4, 5, 6});
   CHECK(records.stored() == stored);
+}
+
+TEST_CASE("a signal ends the scan of a large TFRecord file", "[formats]") {
+  const Records records;
+  const std::string record = note_record(4);
+  std::string content;
+  for (int i = 0; i < 100'000; ++i) content += record;
+  records.file(content, 100'000);
+  CHECK(stops_early([&] { records.open("tfrecord", /*keep_broken=*/false); }));
 }
 
 TEST_CASE("data check lists a broken record, and its list leaves it out", "[formats]") {

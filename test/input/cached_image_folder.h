@@ -11,9 +11,11 @@
 
 #include "lib/input/dataset.h"
 #include "lib/input/prepare_data.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "test/support/config.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
+#include "test/support/opens.h"
 
 namespace bv::test {
 
@@ -34,6 +36,12 @@ struct CachedImageFolder : TempFolder {
     std::vector<std::string> names;
     for (int64_t i = 0; i < data->size(); ++i) names.push_back(data->describe(i));
     return names;
+  }
+  // Opens the index of these class folders. Returns whether it was in the cache: the images of the
+  // first class, which must have some, are then not opened.
+  bool index_was_cached(const std::vector<std::string>& classes, bool keep_broken = false) const {
+    const std::filesystem::directory_iterator images(*this / classes.at(0));
+    return opens_of(images->path(), [&] { FolderIndex(path(), classes, keep_broken); }) == 0;
   }
   std::string index_file() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(cache.path())) {

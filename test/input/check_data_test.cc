@@ -198,6 +198,32 @@ TEST_CASE("what a source remarks about its files is a warning") {
                                        ": column 3 has no name and is left out"));
 }
 
+TEST_CASE("files of an image folder that are ignored are a warning, as at the start of a run") {
+  const TempFolder temp;
+  temp.write("a/x.jpg", jpeg_with_exif(plain_jpeg(8, 8, 1), exif_data(6)));
+  temp.write("b/y.jpg", plain_jpeg(8, 8, 2));
+  for (const char* other : {"a/x.heic", "a/y.heic", "b/z.jfif", "b/inner/z.jpg"})
+    temp.write(other, "x");
+  const auto notes = [&](const std::string& pp) {
+    const Config config = parse_config(
+        "input: {data: {name: image_folder, data_dir: " + temp.path() + "}" + pp + "}", "x.yaml");
+    const std::vector<DataSection> all = data_sections(config);
+    DataOpener(config, all, {.keep_broken = true}).open(all.at(0));
+    std::vector<std::string> found = warnings(config);
+    for (std::string& each : found) each.erase(0, each.find("train: "));
+    return found;
+  };
+  const std::vector<std::string> ignored = {
+      "train: 3 files of other types were ignored (2 .heic, 1 .jfif)",
+      "train: 1 folder inside class folders was ignored"};
+  CHECK(notes("") == ignored);
+  std::vector<std::string> turned = ignored;
+  turned.insert(turned.begin(),
+                "train: the EXIF orientation of 1 of 2 images is ignored; decode(exif=True) turns "
+                "them upright");
+  CHECK(notes(", pp: 'decode|resize(8)'") == turned);
+}
+
 TEST_CASE("the data sets of a config are found with their names") {
   const Config config = parse_config(R"(
 input: {data: {a: 0.5, b: 0.5, c: 0}, a: {data: {name: digits}}, b: {data: {name: digits}}}

@@ -371,4 +371,15 @@ TEST_CASE("csv: bvtrain init finds CSV files that name images", "[csv]") {
             folder.path() + " --task multilabel` writes a config for them");
 }
 
+TEST_CASE("csv: bvtrain init finds suffixes in upper case, and .tsv", "[csv]") {
+  for (const char* name : {"TRAIN.CSV", "train.tsv"}) {
+    const CsvFolder folder;
+    folder.write(name, "image\tlabel\nimages/a.jpg\tcat\nimages/b.jpg\tdog\n");
+    const std::vector<DetectedData> found = detect_data(folder.path());
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].source == "csv");
+    CHECK(found[0].train == DataKeys{{"fname", folder / name}});
+  }
+}
+
 }  // namespace bv::test

@@ -248,6 +248,39 @@ TEST_CASE("all data sets of a mixture are numbered by its classes, as in a run")
                              "data are bee, cat, dog; "));
 }
 
+TEST_CASE("an evaluator's classes are matched by name only if its pp uses them, as in a run") {
+  const ManifestFolder dir;
+  const auto csv = [&](const std::string& name, const std::string& label) {
+    return "{name: csv, fname: " +
+           dir.write(name,
+                     "image,label,kind\nimages/a.jpg,cat,x\n"
+                     "images/b.jpg," +
+                         label + ",yy\n") +
+           "}";
+  };
+  const std::string train = csv("train.csv", "dog"), val = csv("val.csv", "ship");
+  const std::string kinds = dir.write("kinds.txt", "x\nyy\n");
+  const auto examples = [&](const std::string& label_ops, const std::string& more = "") {
+    const Config config = parse_config("num_classes: 2\ninput: {data: " + train +
+                                           ", pp: decode}\nevals:\n  v:\n    data: " + val +
+                                           "\n    pp_fn: decode|" + label_ops + more + "\n",
+                                       "x.yaml");
+    const std::vector<DataSection> all = data_sections(config);
+    return DataOpener(config, all, {.pp = true}).open(all.at(1)).data->size();
+  };
+  const std::string lookup = "lookup('" + kinds +
+                             "', inkey='kind', outkey='k')|"
+                             "onehot(2, key='k', key_result='labels')",
+                    refused =
+                        "has examples of ship, but the classes of the training data are cat, "
+                        "dog; ";
+  CHECK(examples(lookup) == 2);
+  CHECK_THAT(error_of([&] { examples(lookup, "\n    label_key: label"); }),
+             Catch::Contains(refused));
+  CHECK_THAT(error_of([&] { examples("onehot(2, key='label', key_result='labels')"); }),
+             Catch::Contains(refused));
+}
+
 TEST_CASE("classes are counted only if every data set of a mixture knows its labels") {
   const ManifestFolder dir;
   const std::string known =

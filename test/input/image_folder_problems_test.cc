@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "lib/input/data_notes.h"
@@ -128,6 +129,26 @@ TEST_CASE("incomplete image files are noticed", "[image_folder]") {
   CHECK(of(png.substr(0, 1000) + more) == "not a complete PNG: no IEND chunk (file is 6000 bytes)");
 }
 
+TEST_CASE("broken files of a large class folder are listed in order", "[image_folder]") {
+  const CachedImageFolder folder;
+  const std::string good = flat_jpeg(100);
+  for (int i = 0; i < 600; ++i)
+    folder.write(fmt::format("cat/{:03}.jpg", i), i % 250 == 10 ? "" : good);
+  folder.make("dog");
+  folder.write("elk/1.jpg", "");
+  const auto empty = [&](const std::string& name) {
+    return (folder / name) + ": error: the file is empty\n";
+  };
+  CHECK(folder.problem() == empty("cat/010.jpg") + empty("cat/260.jpg") + empty("cat/510.jpg") +
+                                (folder / "dog") + ": error: class 'dog' has no images\n" +
+                                (folder / "elk/1.jpg") + ": error: the file is empty");
+  const FolderIndex index(folder.path(), {"cat", "dog", "elk"}, /*keep_broken=*/true);
+  REQUIRE(index.size() == 602);
+  for (int64_t i = 0; i < 600; ++i) CHECK(index.file(i) == fmt::format("{:03}.jpg", i));
+  for (int i = 0; i < 600; ++i) folder.write(fmt::format("cat/{:03}.jpg", i), "");
+  CHECK_THAT(folder.problem(), Catch::EndsWith("\n... and 582 more"));
+}
+
 TEST_CASE("what a folder holds besides its images is counted", "[image_folder]") {
   const CachedImageFolder folder;
   const std::string turned = jpeg_with_exif(flat_jpeg(100), exif_data(6));
@@ -168,14 +189,16 @@ TEST_CASE("what a folder holds besides its images is counted", "[image_folder]")
   // A cached index has the same counts.
   folder.age();
   const Names classes = {"cat", "dog"};
-  const FolderIndex built(folder / "train", classes);
-  const FolderIndex cached(folder / "train", classes);
-  CHECK_FALSE(built.from_cache());
-  REQUIRE(cached.from_cache());
-  CHECK(cached.notes().images == 4);
-  CHECK(cached.notes().turned == 2);
-  CHECK(cached.notes().inner_folders == 1);
-  CHECK(cached.notes().other_types == built.notes().other_types);
+  const auto opened = [&](std::optional<FolderIndex>& index) {
+    return opens_of(folder / "train/cat/1.jpg", [&] { index.emplace(folder / "train", classes); });
+  };
+  std::optional<FolderIndex> built, cached;
+  CHECK(opened(built) > 0);
+  REQUIRE(opened(cached) == 0);
+  CHECK(cached->notes().images == 4);
+  CHECK(cached->notes().turned == 2);
+  CHECK(cached->notes().inner_folders == 1);
+  CHECK(cached->notes().other_types == built->notes().other_types);
   CHECK(notes("train", "decode") == with_turned("decode"));
 }
 

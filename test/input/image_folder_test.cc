@@ -19,6 +19,7 @@
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/image_files.h"
+#include "test/support/stopped.h"
 
 namespace bv::test {
 
@@ -122,18 +123,18 @@ TEST_CASE("the index is cached until a folder changes", "[image_folder]") {
   const Names classes = {"cat", "dog"};
 
   // A folder that has just changed may change again with the same time stamp, so nothing is cached.
-  CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+  CHECK_FALSE(folder.index_was_cached(classes));
   CHECK(folder.index_file().empty());
 
   folder.age();
-  CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+  CHECK_FALSE(folder.index_was_cached(classes));
   CHECK_FALSE(folder.index_file().empty());
-  CHECK(FolderIndex(folder.path(), classes).from_cache());
+  CHECK(folder.index_was_cached(classes));
   const Names before = folder.files();
 
   // Files are not read again, so the checks of their beginnings and ends are not repeated ...
   folder.write("cat/1.jpg", "broken");
-  CHECK(FolderIndex(folder.path(), classes).from_cache());
+  CHECK(folder.index_was_cached(classes));
   CHECK(folder.files() == before);
   // ... until a file is added.
   folder.write("cat/2.jpg", flat_jpeg(100));
@@ -178,7 +179,7 @@ TEST_CASE("skip_errors keeps broken files in the index", "[image_folder]") {
   const FolderIndex kept(folder.path(), classes, true);
   CHECK(kept.size() == 3);
   CHECK(kept.file(1) == "2.jpg");
-  CHECK(FolderIndex(folder.path(), classes, true).from_cache());
+  CHECK(folder.index_was_cached(classes, true));
   // Even if it is cached, a run without skip_errors does not use this index.
   CHECK_THROWS_WITH(FolderIndex(folder.path(), classes, false),
                     Catch::Contains("cat/2.jpg: error: not a JPEG, PNG or WebP image"));
@@ -201,7 +202,7 @@ TEST_CASE("skip_errors makes a class folder without images an example that fails
   for (const bool cached : {false, true}) {
     INFO(cached);
     const auto data = open(true, "input");
-    CHECK(FolderIndex(folder.path(), {"cat", "dog", "elk"}, true).from_cache());
+    CHECK(folder.index_was_cached({"cat", "dog", "elk"}, true));
     REQUIRE(data->size() == 3);
     CHECK(data->describe(1) == "dog/");
     CHECK(error_of([&] { data->read(1); }, Exit::data) == "no images in this class folder");
@@ -220,12 +221,19 @@ TEST_CASE("skip_errors makes a class folder without images an example that fails
             "examples)");
 }
 
+TEST_CASE("a signal ends the scan of a large class folder", "[image_folder]") {
+  const CachedImageFolder folder;
+  const std::string image = flat_jpeg(100);
+  for (int i = 0; i < 3000; ++i) folder.write(fmt::format("cat/{}.jpg", i), image);
+  CHECK(stops_early([&] { FolderIndex(folder.path(), {"cat"}); }));
+}
+
 TEST_CASE("a broken index is built again", "[image_folder]") {
   const CachedImageFolder folder;
   for (int i = 0; i < 5; ++i) folder.write(fmt::format("cat/{}.jpg", i), flat_jpeg(100));
   folder.age();
   const Names classes = {"cat"};
-  CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+  CHECK_FALSE(folder.index_was_cached(classes));
   const std::string file = folder.index_file();
   const std::string good = read_text(file);
   const Names names = folder.files();
@@ -235,7 +243,7 @@ TEST_CASE("a broken index is built again", "[image_folder]") {
     bad[rng.below(static_cast<int64_t>(bad.size()))] ^= static_cast<char>(1 + rng.below(255));
     if (i % 4 == 0) bad.resize(rng.below(static_cast<int64_t>(bad.size())));
     std::ofstream(file, std::ios::binary) << bad;
-    CHECK_FALSE(FolderIndex(folder.path(), classes).from_cache());
+    CHECK_FALSE(folder.index_was_cached(classes));
     CHECK(read_text(file) == good);
   }
   // Wrong content with a correct checksum.

@@ -231,6 +231,13 @@ TEST_CASE("a file that is not an image is refused by name", "[image]") {
   CHECK(problem("BM......") == "BMP images are not supported: convert it to JPEG, PNG or WebP");
   CHECK(problem(std::string("II*\0", 4)) ==
         "TIFF images are not supported: convert it to JPEG, PNG or WebP");
+  for (const auto& [brand, format] :
+       {std::pair("heic", "HEIC"), std::pair("mif1", "HEIF"), std::pair("avif", "AVIF")}) {
+    CHECK(problem(std::string("\0\0\0\x18", 4) + "ftyp" + brand) ==
+          fmt::format("{} images are not supported: convert it to JPEG, PNG or WebP", format));
+  }
+  CHECK(problem(std::string("\0\0\0\x18", 4) + "ftypisom") ==
+        "not a JPEG, PNG or WebP image: it begins with 00 00 00 18");
   CHECK(problem("\x01\x02\x03") == "not a JPEG, PNG or WebP image: it begins with 01 02 03");
   // A row of a jsonl file whose image is not opened, or the target of a link as a file.
   CHECK(problem("BMW/grün 1.PNG") ==

@@ -104,6 +104,22 @@ TEST_CASE("csv and jsonl: a row without a split is broken, and fails when it is 
              Catch::Contains("t.jsonl:2: error: 'part' must be the name of a split"));
 }
 
+TEST_CASE("csv and jsonl: a row whose label is broken stays in its split", "[csv][jsonl]") {
+  const CsvFolder folder;
+  const std::string rest = "split_column: part\nsplit: ";
+  const std::string csv = folder.write("t.csv",
+                                       "image,label,part\nimages/a.jpg,0,x\nimages/b.jpg,,y\n"
+                                       "images/c.jpg,1,x\nimages/d.jpg,1,y\n");
+  CHECK(folder.open_file(csv, rest + "x\n", tolerant())->labels() == Labels{0, 1});
+  CHECK(folder.open_file(csv, rest + "y\n", tolerant())->labels() == Labels{kNo, 1});
+  const std::string jsonl =
+      folder.write("t.jsonl",
+                   "{\"label\": 0, \"part\": \"x\"}\n{\"label\": \"a\", \"part\": \"y\"}\n"
+                   "{\"label\": 1, \"part\": \"x\"}\n{\"label\": 1, \"part\": \"y\"}\n");
+  CHECK(folder.open_file(jsonl, rest + "x\n", tolerant())->labels() == Labels{0, 1});
+  CHECK(folder.open_file(jsonl, rest + "y\n", tolerant())->labels() == Labels{kNo, 1});
+}
+
 TEST_CASE("image_folder: a class folder without images has no example of its class",
           "[image_folder]") {
   const ManifestFolder folder;

@@ -129,6 +129,29 @@ TEST_CASE("arguments out of range are named at their place") {
   for (const Wrong& wrong : all) check_made(wrong);
 }
 
+TEST_CASE("a crop area that is given as a fraction gives a warning") {
+  const auto lines = [](const std::string& pp) {
+    const Config config = parse_config("pp: " + pp + "\n", "t.yaml");
+    const Pipeline made(config, "pp");
+    throw_problems(config);
+    return warnings(config);
+  };
+  using Lines = std::vector<std::string>;
+  const std::string least =
+                        "t.yaml:1:34: warning: inception_crop.area_min: is in percent: 0.08 is "
+                        "0.0008 of the image's area; if it is a fraction, as in torchvision, "
+                        "write 8",
+                    most =
+                        "t.yaml:1:49: warning: inception_crop.area_max: is in percent: 1 is "
+                        "0.01 of the image's area; if it is a fraction, as in torchvision, write "
+                        "100";
+  CHECK(lines("inception_crop(224, area_min=0.08, area_max=1.0)") == Lines{least, most});
+  CHECK(lines("inception_crop(224, area_min=0.08)") == Lines{least});
+  CHECK(lines("decode_jpeg_and_inception_crop(8, 0, 1)").size() == 1);
+  for (const std::string args : {"", "8", "8, 0", "8, 1", "8, 8", "8, 1, 1.5", "8, area_max=30"})
+    CHECK(lines("inception_crop(" + args + ")") == Lines{});
+}
+
 TEST_CASE("unknown names and superfluous arguments") {
   check_made({"resize(8, 'bilineer')", "'bilineer'",
               "resize: method expected one of nearest, bilinear, bicubic, area, lanczos3, "
@@ -294,7 +317,8 @@ TEST_CASE("an op that does not fit the data gives the place of its call") {
                       op.substr(0, op.find('('))));
   }
   CHECK(run_error(Exit::usage, "resize(8)", image_of({20, 30, 3}, at::kLong)) ==
-        "t.yaml:3:9: error: resize: 'image' must be uint8 or float32, is int64");
+        "t.yaml:3:9: error: resize: 'image' must be uint8 or float32, is int64: put "
+        "value_range(...) before this op");
 }
 
 TEST_CASE("what is wrong with one example is a data error") {

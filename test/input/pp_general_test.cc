@@ -31,7 +31,9 @@ TEST_CASE("a pipeline that ends with the image needs no labels") {
   for (const std::string after :
        {"onehot(10, key='label', key_result='labels')|keep('image', 'labels')",
         "copy('sizes', 'labels')|keep('image', 'labels')", "drop('label', 'id')",
-        "value_range(0, 1, key='label')"}) {
+        "value_range(0, 1, key='label')", "concat(['x', 'y'], 'labels')|keep('image', 'labels')",
+        "choice(inkey='ids', outkey='label')", "strfmt('{a} {b}')|coco_captions",
+        "setdefault('label', 0)|flatten"}) {
     INFO(after);
     CHECK(same_bits(applied("value_range(-1, 1)|flip_lr|" + after).at("image"), expected));
   }
@@ -40,6 +42,81 @@ TEST_CASE("a pipeline that ends with the image needs no labels") {
   // Ops before the last op on the image may affect it.
   CHECK(contains(error_of([&] { applied("copy('label', 'labels')|value_range(-1, 1)"); }),
                  "no key 'label'"));
+}
+
+TEST_CASE("an op that reads, makes or changes the image is not dropped") {
+  const auto kept = [](const std::string& text) {
+    Pipeline pp(text, Place{"t.yaml"});
+    pp.end_with_image();
+    Example example{{"x", at::zeros({2, 2})}, {"image", at::ones({2, 2})}};
+    Rng rng(1, Purpose::augment, 0);
+    pp.apply(example, rng);
+    return example.at("image");
+  };
+  CHECK(kept("concat(['x'], 'image')").equal(at::zeros({2, 2})));
+  CHECK(kept("choice(inkey='x', outkey='image')").sizes() == at::IntArrayRef({2}));
+  CHECK(kept("choice(key='image')").sizes() == at::IntArrayRef({2}));
+  CHECK(is_text(kept("strfmt('a', outkey='image')")));
+}
+
+TEST_CASE("from which features a pipeline makes another one") {
+  const auto from = [](const std::string& text) {
+    return Pipeline(text, Place{"t.yaml"}).made_from("labels");
+  };
+  const std::string onehot = "|onehot(2, key='label', key_result='labels')";
+  CHECK(from("strfmt('a', outkey='x')" + onehot) == "label");
+  CHECK(from("strfmt('{kind}', outkey='label')" + onehot) == "kind");
+  CHECK(from("strfmt('{a}-{b}', outkey='label')" + onehot) == "a+b");
+  CHECK(from("strfmt('{label}', outkey='label')" + onehot) == "label");
+  CHECK(from("choice(inkey=['a', 'ids'], outkey=['b', 'label'])" + onehot) == "ids");
+  CHECK(from("choice(key='label')" + onehot) == "label");
+  CHECK(from("coco_captions(outkey='label')" + onehot) == "captions/text");
+}
+
+TEST_CASE("whether a pipeline makes labels from those of the data") {
+  const auto reads = [](const std::string& text) {
+    return Pipeline(text, Place{"t.yaml"}).reads_data_labels("labels");
+  };
+  CHECK(reads(""));
+  CHECK(reads("onehot(2, key='label', key_result='labels')|keep('image', 'labels')"));
+  CHECK(
+      reads("onehot(2, key='k', key_result='b')|onehot(2, key='label', key_result='a')|"
+            "concat(['a', 'b'], 'labels')"));
+  CHECK_FALSE(reads("onehot(2, key='k', key_result='labels')|keep('image', 'label', 'labels')"));
+  CHECK_FALSE(reads("strfmt('{k}', outkey='label')|onehot(2, key='label', key_result='labels')"));
+}
+
+TEST_CASE("the ops that a feature depends on can be applied without the others") {
+  const auto applied = [](const std::string& text, Example example) {
+    Rng rng(1, Purpose::augment, 0);
+    Pipeline(text, Place{"t.yaml"}).only("labels").apply(example, rng);
+    return example;
+  };
+  const std::string image = "decode|inception_crop(8)|flip_lr|value_range(-1, 1)|";
+  const Example age{{"age", at::tensor({7.0F})}};
+  const std::string keep = "|keep('image', 'labels')";
+  CHECK(applied(image + "copy('age', 'labels')|value_range(0, 1, 0, 10, key='labels')" + keep, age)
+            .at("labels")
+            .item<float>() == Approx(0.7));
+  CHECK(applied("keep('image', 'age')|" + image + "copy('age', 'labels')" + keep, age)
+            .at("labels")
+            .item<float>() == 7);
+  CHECK(applied(image + "concat(['age', 'age'], 'labels')" + keep, age)
+            .at("labels")
+            .equal(at::tensor({7.0F, 7.0F})));
+  CHECK(contains(error_of([&] { applied("copy('image', 'labels')|drop('age')", age); }),
+                 "no key 'image'"));
+}
+
+TEST_CASE("an image that is not float32 is refused with what its type needs") {
+  CHECK(image_fault(3, at::kFloat) == "");
+  CHECK(image_fault(3, at::kByte) == "gives an 8-bit 'image'; add value_range(-1, 1)");
+  CHECK(image_fault(3, at::kDouble) ==
+        "gives an 'image' of type float64; add value_range(-1, 1, -1, 1) if its values are from -1 "
+        "to 1");
+  CHECK(image_fault(3, at::kInt) ==
+        "gives an 'image' of type int32; add value_range(-1, 1, MIN, MAX) with its least and "
+        "largest value");
 }
 
 TEST_CASE("choice picks one entry without its dimension") {

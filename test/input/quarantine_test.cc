@@ -3,6 +3,7 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 
 #include "lib/input/check/broken_example.h"
@@ -163,6 +164,29 @@ TEST_CASE("a skipped example of a mixture is left out of the data set with which
       list_refusal(list, "input.public").starts_with("bad.jsonl:2: error: 'public: train/5.png' "));
   CHECK(leave_out(list, "input.o").data->size() == 12);
   CHECK(leave_out(list, "evals.own").data->size() == 12);
+}
+
+TEST_CASE("the names of examples are completed only if the list may have them") {
+  struct LongNames : FakeSource {
+    LongNames() : FakeSource(12) {}
+    std::string describe(size_t split, int64_t index) const override {
+      ++completed;
+      return FakeSource::describe(split, index);
+    }
+    std::string describe_unread(size_t, int64_t index) const override {
+      return fmt::format("train/{}", index);
+    }
+    mutable std::atomic<int> completed = 0;
+  };
+  const TempFolder temp;
+  temp.write("bad.jsonl", line("input", 11) + line("input", 3));
+  const Config config = parse_config("quarantine: " + (temp / "bad.jsonl"), "x.yaml");
+  const auto source = std::make_shared<LongNames>();
+  const auto rest = Quarantine::read(config)->leave_out(
+      std::make_shared<Dataset>(source, "train", Place{}), "input", 2);
+  CHECK(source->completed.load() == 3);  // 1, 3 and 11
+  CHECK(rest->size() == 10);
+  CHECK(names_of(*rest).back() == "train/10.png");
 }
 
 TEST_CASE("a list whose examples name other files now is refused") {

@@ -221,6 +221,20 @@ TEST_CASE("sections with the same keys share a source while it is open", "[sourc
   CHECK(open("split: 'train[10:]'")->size() == 1);
 }
 
+TEST_CASE("generated sections for other numbers of classes share no source", "[source]") {
+  DataEnv env;
+  env.open_sources = std::make_shared<OpenSources>();
+  const auto open = [&](int64_t classes) {
+    env.source.num_classes = classes;
+    const Config config = parse_config("{name: synthetic, size: 20, image_size: 8}", "t.yaml");
+    return prepare_data(config, env)(std::nullopt);
+  };
+  const auto label = [](const Dataset& data) { return data.read(7).at("label").item<int64_t>(); };
+  const auto four = open(4), unknown = open(0);
+  CHECK(label(*four) == 3);
+  CHECK(label(*unknown) == 7);
+}
+
 TEST_CASE("--synthetic replaces any source", "[source]") {
   const DataEnv env{{.seed = 1, .num_classes = 1000}, true};
   // For a name that only TFDS has: encoded 256x256 colour images, as many as published.

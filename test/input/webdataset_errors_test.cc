@@ -14,6 +14,7 @@
 #include "test/support/image_files.h"
 #include "test/support/limits.h"
 #include "test/support/opens.h"
+#include "test/support/stopped.h"
 
 namespace bv::test {
 
@@ -104,6 +105,59 @@ TEST_CASE("members of a sample that are not next to each other are told as such"
           "\na.tar @ offset 3072 (key 1): error: has no 'cls', only jpg\na.tar @ offset 4096 (key "
           "0): error: has no image, only cls" +
           advice);
+}
+
+TEST_CASE("with skip_errors the first sample that can be read determines the features",
+          "[webdataset]") {
+  const Shards shards;
+  // Returns what is wrong with the first of three samples.
+  const auto first = [&](const std::string& members, const std::string& rest = "") {
+    shards.tar("a.tar", members + labelled("1", 4) + labelled("2", 5));
+    CHECK_FALSE(shards.problem(rest).empty());
+    for (int i = 0; i < 2; ++i) {  // the second time from the stored index
+      const auto source = shards.open(rest, /*keep_broken=*/true);
+      CHECK(shard_labels(*source) == Labels{Source::kNoLabel, 4, 5});
+      CHECK(keys_of(source->read(0, 2)) == Names{"image", "label"});
+      CHECK(source->file_notes(0).remarks.empty());
+    }
+    return shards.read_problem(*shards.open(rest, /*keep_broken=*/true), 0);
+  };
+  const std::string where = "a.tar @ offset 0 (key 0): error: ";
+  CHECK(first(tar_member("0.txt", "x")) == where + "has no image, only txt");
+  CHECK(first(tar_member("0.jpg", jpeg("")), "features: {image: jpg, label: cls}") ==
+        where + "has no 'cls', only jpg");
+  // If no sample can be read, the first problem is told.
+  shards.tar("a.tar", tar_member("0.txt", "x") + tar_member("1.cls", "1"));
+  const std::string none = shards.problem();
+  CHECK(none.starts_with(where + "has no image (jpg, jpeg, png, webp), only txt"));
+  CHECK(shards.without_path(error_of([&] { shards.open("", /*keep_broken=*/true)->size(0); })) ==
+        none);
+
+  const auto with_json = [](const std::string& key, const std::string& json) {
+    return sample(key, {{"jpg", jpeg("")}, {"json", json}});
+  };
+  shards.tar("a.tar", with_json("0", R"({"label": 3)") + with_json("1", R"({"label": 4})"));
+  const auto source = shards.open("", /*keep_broken=*/true);
+  CHECK(shard_labels(*source) == Labels{Source::kNoLabel, 4});
+  CHECK(shards.read_problem(*source, 0).starts_with(where + "'json' is not valid JSON"));
+}
+
+TEST_CASE("labels that are lost because the first sample has none are told", "[webdataset]") {
+  const Shards shards;
+  shards.tar("a.tar", tar_member("0.jpg", jpeg("")) + labelled("1", 4));
+  shards.tar("b.tar", labelled("2", 5));
+  const auto remarks = [&](const std::string& rest) {
+    Names all = shards.open(rest)->file_notes(0).remarks;
+    for (std::string& each : all) each = shards.without_path(each);
+    return all;
+  };
+  for (int i = 0; i < 2; ++i) {  // the second time from the stored index
+    CHECK(remarks("") ==
+          Names{"examples have no `label`, because a.tar @ offset 0 (key 0), which determines the "
+                "features, has no 'cls'; 2 of 3 samples have one: correct that sample or remove "
+                "it"});
+  }
+  CHECK(remarks("features: {image: jpg}").empty());
 }
 
 TEST_CASE("a sample that cannot be read has no label", "[webdataset]") {
@@ -333,6 +387,15 @@ TEST_CASE("a stored index of tars that is damaged is made again", "[webdataset]"
       }
     }
   }
+}
+
+TEST_CASE("a signal ends the scan of a large tar", "[webdataset]") {
+  const Shards shards;
+  const std::string two = labelled("0", 1) + labelled("1", 2);
+  std::string members;
+  for (int i = 0; i < 3000; ++i) members += two;
+  shards.tar("a.tar", members);
+  CHECK(stops_early([&] { shards.open()->size(0); }));
 }
 
 TEST_CASE("a stored index with broken samples is of no use to a strict run", "[webdataset]") {

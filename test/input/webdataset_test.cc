@@ -38,6 +38,7 @@ TEST_CASE("samples are in the order of the files and of their members", "[webdat
   CHECK(source->class_names().empty());
   CHECK(shards.without_path(source->describe(0, 0)) == "a.tar @ offset 1536 (key d/1)");
   CHECK(shards.without_path(source->describe(0, 4)) == "b.tar @ offset 2048 (key x/0)");
+  CHECK(shards.without_path(source->describe_unread(0, 4)) == "b.tar @ offset 2048");
   CHECK(source->file_notes(0).images == 5);
   CHECK(source->file_notes(0).other_types == std::map<std::string, int64_t>{{"", 1}});
   // The order of a list of files is kept.
@@ -372,6 +373,21 @@ TEST_CASE("bvtrain init knows a folder of tars", "[webdataset]") {
   CHECK_THAT(error_of(found), Catch::Contains("is not a tar file"));
   shards.make("cat");
   CHECK(found() == "-");
+}
+
+TEST_CASE("bvtrain init refuses tars in a folder whose name is a pattern", "[webdataset]") {
+  const Shards shards;
+  const std::string tar = labelled("0", 0) + kTarEnd;
+  for (const char* name : {"st*r", "br{a}", "wh?t"}) {
+    shards.write(std::string(name) + "/t-0.tar", tar);
+    const std::string folder = shards / name;
+    CHECK(error_of([&] { detect_data(folder); }) ==
+          folder +
+              ": error: holds tar files, but its path has *, ?, { or } in it, which `urls` would "
+              "expand: rename that folder");
+  }
+  shards.write("[x] a,b/t-0.tar", tar);
+  CHECK(detect_data(shards / "[x] a,b").size() == 1);
 }
 
 }  // namespace bv::test

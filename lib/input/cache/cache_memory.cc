@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "lib/util/control_groups.h"
+
 namespace bv {
 namespace {
 
@@ -44,24 +46,8 @@ std::optional<double> available_memory(const std::string& root) {
     if (bytes && (!least || *bytes < *least)) least = bytes;
   };
   if (const auto kib = number_of(root + "proc/meminfo", "MemAvailable:")) take(1024 * *kib);
-  // A process is limited by its own control group and all parent groups.
-  const auto take_groups = [&](const std::string& mount, std::string path, const auto& files) {
-    while (path.starts_with('/')) {
-      take(left_of_group(mount + path, files));
-      if (path == "/") break;
-      path.resize(std::max<size_t>(path.rfind('/'), 1));
-    }
-  };
-  std::ifstream in(root + "proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {  // "0::/a/b", or "5:memory:/a/b" in version 1
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first, second + 1 - first);
-    if (controllers == "::")
-      take_groups(root + "sys/fs/cgroup", line.substr(second + 1), kVersion2);
-    if (controllers == ":memory:")
-      take_groups(root + "sys/fs/cgroup/memory", line.substr(second + 1), kVersion1);
-  }
+  for (const ControlGroup& group : control_groups("memory", root))
+    take(left_of_group(group.folder, group.version == 1 ? kVersion1 : kVersion2));
   return least;
 }
 

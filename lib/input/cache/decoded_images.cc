@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,10 +65,44 @@ std::pair<int64_t, double> other_caches(const std::string& folder, const std::st
   return {count, bytes};
 }
 
+// Throws that the folder cannot be made. `error`: the errno of mkdir().
+[[noreturn]] void refuse_folder(const ImageCacheOptions& options, int error) {
+  throw Error(
+      Exit::usage, options.folder_place,
+      fmt::format("cannot make the folder '{}': {}", options.folder,
+                  error == ENOENT ? "the folder above it does not exist" : file_error_text(error)));
+}
+
+// Does check_cache_room() for a folder.
+void check_cache_folder(const ImageCacheOptions& options) {
+  struct stat info {};
+  const bool exists = ::stat(options.folder.c_str(), &info) == 0;
+  std::string used = options.folder;  // the folder itself, or the one in which it is to be made
+  if (!exists) {
+    while (used.size() > 1 && used.ends_with('/')) used.pop_back();
+    used = std::filesystem::path(used).parent_path().string();
+    if (used.empty()) used = ".";
+    if (::stat(used.c_str(), &info) != 0) refuse_folder(options, errno);
+    if (!S_ISDIR(info.st_mode)) refuse_folder(options, ENOTDIR);
+    if (::access(used.c_str(), W_OK | X_OK) != 0) refuse_folder(options, errno);
+  } else if (!S_ISDIR(info.st_mode)) {
+    throw Error(Exit::usage, options.folder_place, fmt::format("'{}' is not a folder", used));
+  } else if (::access(used.c_str(), W_OK | X_OK) != 0) {
+    throw Error(Exit::usage, options.folder_place,
+                fmt::format("cannot write to the folder '{}': {}", used, file_error_text(errno)));
+  }
+  // A cache that is there may be the one of this data, and may hold all images already.
+  if (exists && other_caches(options.folder, "").first > 0) return;
+  struct statvfs space {};
+  if (::statvfs(used.c_str(), &space) != 0) return;
+  check_cache_space(options.bytes_place, options.bytes, 0, options.folder,
+                    static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize));
+}
+
 }  // namespace
 
-void check_cache_memory(const ImageCacheOptions& options) {
-  if (!options.folder.empty()) return;
+void check_cache_room(const ImageCacheOptions& options) {
+  if (!options.folder.empty()) return check_cache_folder(options);
   const auto available = available_memory();
   const auto needed = static_cast<double>(options.bytes);
   if (!available || needed <= *available) return;
@@ -82,12 +117,14 @@ DecodedImages::DecodedImages(ImageCacheOptions options, Data data, Group& group)
       data_(std::move(data)),
       pass_(std::max<int64_t>(data_.images / group.size(), 1)) {
   store_ = std::make_unique<ImageStore>(store_options(group));
+  if (options_.folder.empty()) return;
   const ImageStore::Totals totals = store_->totals();
-  if (totals.images > 0) {
-    log::info("[input] cache: {} images in '{}' from earlier runs", human_count(totals.images),
+  earlier_ = totals.images;
+  if (earlier_ > 0) {
+    log::info("[input] cache: {} images in '{}' from earlier runs", human_count(earlier_),
               options_.folder);
   }
-  if (totals.images > 0 && totals.bytes > options_.bytes) {
+  if (earlier_ > 0 && totals.bytes > options_.bytes) {
     log::note(
         "[input] cache: they take {}, more than input.cache.gib; delete '{}' to rebuild the cache",
         human_bytes(static_cast<double>(totals.bytes)), store_->file());
@@ -113,12 +150,8 @@ ImageStoreOptions DecodedImages::store_options(Group& group) const {
                           .images = data_.images,
                           .identity = hash64(made)};
   if (!options_.folder.empty()) {
-    if (::mkdir(options_.folder.c_str(), 0777) != 0 && errno != EEXIST) {
-      throw Error(Exit::usage, options_.folder_place,
-                  fmt::format("cannot make the folder '{}': {}", options_.folder,
-                              errno == ENOENT ? "the folder above it does not exist"
-                                              : file_error_text(errno)));
-    }
+    if (::mkdir(options_.folder.c_str(), 0777) != 0 && errno != EEXIST)
+      refuse_folder(options_, errno);
     store.file = fmt::format("{}/{}{}-{:016x}", options_.folder, kCachePrefix, ::geteuid(),
                              store.identity ^ data_.fingerprint);
     const auto [count, bytes] = other_caches(options_.folder, store.file);
@@ -141,7 +174,7 @@ ImageStoreOptions DecodedImages::store_options(Group& group) const {
   const std::string mine = fmt::format("{}{}-", kCachePrefix, ::geteuid());
   if (first - all.begin() == group.rank()) {
     delete_unused_files(kMemoryFolder, mine);
-    check_cache_memory(options_);
+    check_cache_room(options_);
   }
   store.file = fmt::format("{}/{}{}", kMemoryFolder, mine, first->substr(0, 16));
   return store;
@@ -192,12 +225,24 @@ ImageStore::Kept DecodedImages::keep(const ImageKey& key, const at::Tensor& imag
 
 void DecodedImages::tell_full() {
   const int64_t images = store_->totals().images;
+  if (images > data_.images && !options_.folder.empty()) {
+    log::note(
+        "[input] cache: full: its {} images are not only those of this run, which has {}; images "
+        "that are not in it are decoded in every pass; delete '{}' to rebuild the cache",
+        human_count(images), human_count(data_.images), store_->file());
+    return;
+  }
+  // More images than the run has: their files have changed during the run.
+  const int64_t own = std::min(images, data_.images);
   log::note(
       "[input] cache: full: {} of {} images fit into {} ({:.0f}%), the others are decoded in "
-      "every pass",
-      human_count(images), human_count(data_.images),
-      human_bytes(static_cast<double>(options_.bytes)),
-      100.0 * static_cast<double>(images) / static_cast<double>(data_.images));
+      "every pass{}",
+      human_count(own), human_count(data_.images), human_bytes(static_cast<double>(options_.bytes)),
+      100.0 * static_cast<double>(own) / static_cast<double>(data_.images),
+      earlier_ > 0 ? fmt::format("; if the images have changed since earlier runs, delete '{}' to "
+                                 "rebuild the cache",
+                                 store_->file())
+                   : "");
 }
 
 void DecodedImages::count(ImageStore::Found found, ImageStore::Kept kept) {

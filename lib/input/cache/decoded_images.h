@@ -31,8 +31,10 @@ struct ImageCacheOptions {
   int64_t short_side = 0;
 };
 
-// Throws Error(Exit::usage) if the cache is to be in memory and less is available than its budget.
-void check_cache_memory(const ImageCacheOptions& options);
+// Throws Error(Exit::usage) if a run could not open the cache now: if less memory is available than
+// the budget or, for a folder, if it cannot be made or written, or if it holds no cache yet and has
+// less space than the budget. Makes nothing.
+void check_cache_room(const ImageCacheOptions& options);
 
 // Thread-safe.
 class DecodedImages {
@@ -40,8 +42,9 @@ class DecodedImages {
   struct Data {
     // The pp of each data set. Images of one that does not begin by decoding are not kept.
     std::vector<std::shared_ptr<const Pipeline>> pps = {};
-    int64_t images = 0;        // in the data sets whose images are kept
-    uint64_t fingerprint = 0;  // of all data sets: a cache in a folder is kept for this data
+    int64_t images = 0;  // in the data sets whose images are kept
+    // Of all data sets: a cache in a folder is kept for data of this size with these labels.
+    uint64_t fingerprint = 0;
   };
   // Opens the cache. All ranks must call this together: those of one host share a cache. Throws
   // Error(Exit::usage) if there is less room than the budget, or the cache cannot be opened.
@@ -63,6 +66,7 @@ class DecodedImages {
   const Data data_;
   int64_t pass_ = 0;  // how many images a pass of this process has
   std::unique_ptr<ImageStore> store_;
+  int64_t earlier_ = 0;  // how many images a cache in a folder had when it was opened
   std::atomic<int64_t> asked_{0}, damaged_{0};
   // Of the first pass. Loader threads finish in any order, so images of the second pass may be
   // among those that are counted before the last one of the first.

@@ -58,6 +58,16 @@ size_t read_at(int fd, void* data, size_t bytes, int64_t offset) {
 
 }  // namespace
 
+void check_cache_space(const Place& place, int64_t bytes, int64_t taken, const std::string& folder,
+                       double free) {
+  if (static_cast<double>(bytes - taken) <= free) return;
+  throw Error(Exit::usage, place,
+              fmt::format("input.cache.gib: the budget is {}, but '{}' has {} left: lower gib, or "
+                          "choose another folder",
+                          human_bytes(static_cast<double>(bytes)), folder,
+                          human_bytes(free + static_cast<double>(taken))));
+}
+
 struct ImageStore::Header {
   std::array<char, 8> magic = kImageStoreMagic;
   uint64_t identity = 0;
@@ -152,8 +162,8 @@ bool ImageStore::try_open() {
   } else if (!read_header(header) || header.identity != options_.identity) {
     ::unlink(file.c_str());  // processes that have it open keep it
     return false;
-  } else if (options_.users == 0) {
-    check_space(now.st_blocks * 512);
+  } else if (options_.users == 0 && header.images < options_.images) {
+    check_space(now.st_blocks * 512);  // the file will grow
   }
   slots_ = header.slots;
   data_begin_ = round_up(kPage + slots_ * static_cast<int64_t>(sizeof(Slot)), kPage);
@@ -206,16 +216,8 @@ void ImageStore::check_space(int64_t taken) const {
   struct statvfs space {};
   if (::fstatvfs(fd_->get(), &space) != 0) return;  // a write will fail if there is none
   const double free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-  const auto needed = static_cast<double>(options_.bytes - taken);
-  if (needed <= free) return;
-  throw Error(
-      Exit::usage, options_.place,
-      fmt::format(
-          "input.cache.gib: the budget is {}, but '{}' has {} left: lower gib, or choose another "
-          "folder",
-          human_bytes(static_cast<double>(options_.bytes)),
-          options_.file.substr(0, options_.file.rfind('/')),
-          human_bytes(free + static_cast<double>(taken))));
+  check_cache_space(options_.place, options_.bytes, taken,
+                    options_.file.substr(0, options_.file.rfind('/')), free);
 }
 
 ImageStore::~ImageStore() {

@@ -47,6 +47,11 @@ struct ImageStoreOptions {
   int users = 0;
 };
 
+// Throws Error(Exit::usage) at `place` if the rest of a budget of `bytes` does not fit into
+// `folder`, which has `free` bytes left. A cache in it takes `taken` bytes of the budget already.
+void check_cache_space(const Place& place, int64_t bytes, int64_t taken, const std::string& folder,
+                       double free);
+
 // Thread-safe.
 class ImageStore {
  public:

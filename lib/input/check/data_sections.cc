@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lib/config/load_config.h"
+#include "lib/input/data_notes.h"
 #include "lib/input/data_pair.h"
 #include "lib/input/image/pixel_limit.h"
 #include "lib/input/loader/loader.h"
@@ -84,14 +85,14 @@ std::map<std::string, std::string> file_folders(const Config& data) {
   return folders;
 }
 
-// Returns OpenedData::decoding; nullopt also if the first op has a mistake, which data can be
+// Returns the first op of the pp string; no op also if it has a mistake, which data can be
 // inspected without.
-std::optional<Decoding> first_decoding(const DataSection& section) {
+Pipeline first_op(const DataSection& section) {
   const std::string pp = section.owner.get(section.pp_key, "");
   try {
-    return Pipeline(pp.substr(0, pp.find('|')), Place{}).decodes();
+    return Pipeline(pp.substr(0, pp.find('|')), Place{});
   } catch (const Error&) {
-    return std::nullopt;
+    return Pipeline("", Place{});
   }
 }
 
@@ -109,16 +110,16 @@ std::vector<DataSection> data_sections(const Config& config) {
 }
 
 void check_outside_data(const Config& config, const std::string& folder, const std::string& place,
-                        const std::string& what) {
+                        const std::string& what, const std::string& subject) {
   // A copy: these reads must not add keys to the resolved config.
   for (const DataSection& each : data_sections(parse_config_json(config.json(), "config"))) {
     const std::string data =
         each.data.is_text("name", "image_folder") ? each.data.get<std::string>(kFolder) : "";
     if (data.empty() || !adds_classes(folder, data)) continue;
     throw Error(Exit::usage, place,
-                fmt::format("is in '{}', the data of {}, where every folder is taken for a class: "
-                            "choose {} outside of it",
-                            data, each.name, what));
+                fmt::format("{}is in '{}', the data of {}, where every folder is taken for a "
+                            "class: choose {} outside of it",
+                            subject, data, each.name, what));
   }
 }
 
@@ -155,17 +156,19 @@ OpenedData DataOpener::open(const DataSection& section) {
   OpenedData opened;
   opened.name = section.name;
   if (section.data.has(kFolder)) opened.folder = section.data.get(kFolder, "");
-  // As in a run: without class names, training data keeps its own numbers.
-  const bool matched = options_.pp && !section.own_classes &&
-                       (section.name.starts_with("evals.") || !classes_->names.empty());
-  opened.data = open_data(section, matched ? classes_ : std::nullopt);
-  for (const auto& [split, notes] : opened.data->file_notes()) {
-    for (const std::string& remark : notes.remarks) section.data.warn("", split + ": " + remark);
-  }
-  opened.file_folders = file_folders(section.data);
-  opened.decoding = first_decoding(section);
-  opened.class_folders = section.data.is_text("name", "image_folder");
   if (options_.pp) opened.pp = std::make_shared<Pipeline>(section.owner, section.pp_key);
+  // As in a run: without class names, training data keeps its own numbers.
+  bool matched = options_.pp && !section.own_classes;
+  if (matched && section.name.starts_with("evals."))
+    matched = opened.pp->reads_data_labels(section.owner.get("label_key", "labels"));
+  else if (matched)
+    matched = !classes_->names.empty();
+  opened.data = open_data(section, matched ? classes_ : std::nullopt);
+  const Pipeline first = first_op(section);
+  for (const std::string& line : data_notes(*opened.data, first)) section.data.warn("", line);
+  opened.file_folders = file_folders(section.data);
+  opened.decoding = first.decodes();
+  opened.class_folders = section.data.is_text("name", "image_folder");
   throw_problems(config_);
   return opened;
 }

@@ -31,9 +31,9 @@ std::vector<DataSection> data_sections(const Config& config);
 
 // Throws Error(Exit::usage) at `place` if a folder that a program writes, which need not exist,
 // would become a class of an image folder of the config. `what` says what to choose outside of it:
-// "a --workdir".
+// "a --workdir". The message begins with `subject`.
 void check_outside_data(const Config& config, const std::string& folder, const std::string& place,
-                        const std::string& what);
+                        const std::string& what, const std::string& subject = "");
 
 // Keeps the sections that `only` names, or whose name begins with one of these and a dot. Throws
 // Error(Exit::usage) if one of them matches no section.

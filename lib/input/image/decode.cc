@@ -40,6 +40,11 @@ std::string image_format(std::span<const uint8_t> bytes) {
   if (has_bytes_at(bytes, 0, "RIFF"sv) && has_bytes_at(bytes, 8, "WEBP"sv)) return "WebP";
   if (has_bytes_at(bytes, 0, "BM"sv)) return "BMP";
   if (has_bytes_at(bytes, 0, "II*\0"sv) || has_bytes_at(bytes, 0, "MM\0*"sv)) return "TIFF";
+  if (!has_bytes_at(bytes, 4, "ftyp"sv)) return "";
+  const auto is_brand = [&](std::string_view brand) { return has_bytes_at(bytes, 8, brand); };
+  if (is_brand("heic") || is_brand("heix") || is_brand("hevc")) return "HEIC";
+  if (is_brand("mif1") || is_brand("msf1")) return "HEIF";
+  if (is_brand("avif") || is_brand("avis")) return "AVIF";
   return "";
 }
 

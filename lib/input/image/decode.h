@@ -13,7 +13,7 @@ namespace bv {
 // Returns whether `bytes` has `text`, a file format's mark, at `offset`.
 bool has_bytes_at(std::span<const uint8_t> bytes, size_t offset, std::string_view text);
 // Returns the format that the first bytes of a file show: "JPEG", "PNG", "GIF", "WebP", "BMP",
-// "TIFF", or "" if unknown.
+// "TIFF", "HEIC", "HEIF", "AVIF", or "" if unknown.
 std::string image_format(std::span<const uint8_t> bytes);
 // Returns one line that says why a file that is not a JPEG, PNG or WebP can't be decoded.
 std::string not_an_image(std::span<const uint8_t> bytes);

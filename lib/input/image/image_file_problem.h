@@ -13,7 +13,7 @@ struct ImageFileCheck {
   int orientation = 1;  // see exif_orientation(); 1 if there is a problem
 };
 
-// Does not throw.
+// Throws only TooManyOpenFiles (lib/util/descriptor.h), which says nothing about the file.
 ImageFileCheck check_image_file(const std::string& file);
 
 }  // namespace bv

@@ -17,8 +17,9 @@ class BatchRing {
  public:
   // Allocates `batches` batches with the keys, dtypes and shapes of `prototype` (one example) and a
   // leading dimension batch_size. If `evaluation` is set, a batch also has `_mask` (bool) and `_id`
-  // (int64), unless the prototype has them. Contents are undefined until written. `pinned` requests
-  // pinned memory (needs CUDA). Throws Error(Exit::memory).
+  // (int64). Contents are undefined until written. `pinned` requests pinned memory (needs CUDA).
+  // Throws Error(Exit::memory), and Error(Exit::usage) if a feature has no value or, in an
+  // evaluation, is called `_mask` or `_id`.
   BatchRing(const Example& prototype, int64_t batch_size, int batches, bool evaluation,
             bool pinned = false);
 
@@ -29,7 +30,7 @@ class BatchRing {
   // prototype; the rows are then undefined.
   void write(int64_t slot, int64_t row, const Example& example);
   void write_stacked(int64_t slot, int64_t row, int64_t count, const Example& stacked);
-  // Sets `_mask` to true and `_id` to `id`, where the ring added these keys itself.
+  // In an evaluation, sets `_mask` to true and `_id` to `id`. Otherwise does nothing.
   void mark(int64_t slot, int64_t row, int64_t id);
   // Fills `count` rows of all features with zeros, `_mask` and `_id` included.
   void clear(int64_t slot, int64_t row, int64_t count);
@@ -50,7 +51,7 @@ class BatchRing {
   const bool pinned_;
   std::vector<Batch> batches_;
   std::vector<Feature> features_;     // sorted by name, like an Example
-  std::vector<Feature> mask_and_id_;  // `_mask` and `_id`, if the ring added them
+  std::vector<Feature> mask_and_id_;  // `_mask` and `_id`, in an evaluation
 };
 
 }  // namespace bv

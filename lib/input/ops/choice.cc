@@ -74,6 +74,16 @@ class Choice : public Op {
       example[outkeys_[i]] = single_ ? out.squeeze(0) : out;
     }
   }
+  bool leaves(std::string_view key) const override {
+    return std::ranges::find(inkeys_, key) == inkeys_.end() &&
+           std::ranges::find(outkeys_, key) == outkeys_.end();
+  }
+  std::optional<std::string> makes_from(std::string_view key) const override {
+    const auto out = std::ranges::find(outkeys_, key);
+    if (out == outkeys_.end()) return std::nullopt;
+    const std::string& in = inkeys_[static_cast<size_t>(out - outkeys_.begin())];
+    return in == key ? std::nullopt : std::optional(in);
+  }
 
  private:
   static constexpr int64_t kMaxEntries = int64_t{1} << 31;

@@ -13,13 +13,20 @@ const KeyTable coco_captions_keys(
      "coco_captions", "pp/ops_text.py get_coco_captions"},
     {{"outkey", "string", "captions", "Name of the new feature."}});
 
+constexpr const char* kCocoText = "captions/text";
+
 class CocoCaptions : public Op {
  public:
   explicit CocoCaptions(const Config& args) : outkey_(args.get("outkey", "captions")) {}
 
   void apply(Example& example, Rng&) const override {
-    const at::Tensor captions = require_tensor(example, "captions/text", "coco_captions");
+    const at::Tensor captions = require_tensor(example, kCocoText, "coco_captions");
     example[outkey_] = captions;
+  }
+  bool leaves(std::string_view key) const override { return outkey_ != key && key != kCocoText; }
+  std::optional<std::string> makes_from(std::string_view key) const override {
+    return outkey_ == key && key != kCocoText ? std::optional<std::string>(kCocoText)
+                                              : std::nullopt;
   }
   bool has_batched() const override { return true; }
   void apply_batch(Example& batch, std::span<Rng> rngs) const override { apply(batch, rngs[0]); }

@@ -1,6 +1,8 @@
 // The op concat. Draws no random numbers.
 #include <ATen/ops/cat.h>
 
+#include <algorithm>
+
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
 #include "lib/input/op.h"
@@ -32,6 +34,9 @@ class Concat : public Op {
   }
 
   void apply(Example& example, Rng&) const override { join(example, 0); }
+  bool leaves(std::string_view key) const override {
+    return outkey_ != key && std::ranges::find(inkeys_, key) == inkeys_.end();
+  }
   std::optional<std::string> makes_from(std::string_view key) const override {
     return outkey_.value_or(inkeys_[0]) == key ? std::optional(bv::join(inkeys_, "+"))
                                                : std::nullopt;

@@ -64,6 +64,7 @@ class Decode : public Op {
     example[keys_.out] = image;
   }
 
+  bool leaves(std::string_view key) const override { return keys_.in != key && keys_.out != key; }
   bool ignores_orientation() const override { return !exif_; }
 
  private:

@@ -51,6 +51,7 @@ class DecodeJpegAndInceptionCrop : public Op {
     }
   }
 
+  bool leaves(std::string_view key) const override { return keys_.in != key && keys_.out != key; }
   bool ignores_orientation() const override { return !exif_; }
   bool is_random() const override { return true; }
 

@@ -17,6 +17,7 @@ class Flatten : public Op {
   explicit Flatten(const Config& args) { args.maybe<std::vector<std::string>>("keys"); }
 
   void apply(Example&, Rng&) const override {}
+  bool leaves(std::string_view) const override { return true; }
   bool has_batched() const override { return true; }
   void apply_batch(Example&, std::span<Rng>) const override {}
 };

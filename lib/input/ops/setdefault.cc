@@ -33,6 +33,7 @@ class Setdefault : public Op {
       : key_(args.get<std::string>("key")), value_(args.get<Scalar>("value")) {}
 
   void apply(Example& example, Rng&) const override { set(example, std::nullopt); }
+  bool leaves(std::string_view key) const override { return key_ != key; }
   bool has_batched() const override { return true; }
   void apply_batch(Example& batch, std::span<Rng> rngs) const override {
     set(batch, std::ssize(rngs));

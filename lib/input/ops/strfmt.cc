@@ -1,4 +1,5 @@
 // The op strfmt. Numbers are inserted as TensorFlow prints them. Draws no random numbers.
+#include <algorithm>
 #include <cstdlib>
 
 #include "lib/config/key_table.h"
@@ -112,6 +113,19 @@ class Strfmt : public Op {
       append(read_texts(value), value.dim() == 2, piece.key, texts, list);
     }
     example[outkey_] = list ? text_tensor(texts) : text_tensor(texts[0]);
+  }
+  bool leaves(std::string_view key) const override {
+    return outkey_ != key && std::ranges::none_of(pieces_, [&](const FormatPiece& piece) {
+             return piece.key == key;
+           });
+  }
+  std::optional<std::string> makes_from(std::string_view key) const override {
+    if (outkey_ != key) return std::nullopt;
+    std::vector<std::string> keys;
+    for (const FormatPiece& piece : pieces_) {
+      if (!piece.key.empty()) keys.push_back(piece.key);
+    }
+    return keys == std::vector{outkey_} ? std::nullopt : std::optional(join(keys, "+"));
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/path.h"
 #include "lib/input/sources/common/file_bytes.h"
+#include "lib/input/sources/common/folder_index.h"
 #include "lib/input/sources/common/manifest/csv_scan.h"
 #include "lib/input/sources/common/manifest/detect_csv.h"
 #include "lib/input/sources/common/manifest/detect_manifest.h"
@@ -218,7 +219,7 @@ class CsvSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = "bvtrain csv 5";
+    std::string format = "bvtrain csv 6";
     const auto put = [&](const std::string& text) { format += " " + json_string(text); };
     put(settings_.path.value_or(""));
     put(settings_.split.value_or(""));
@@ -240,7 +241,7 @@ class CsvSource : public ManifestSource {
 };
 
 std::optional<DetectedData> detect_csv(const std::string& folder) {
-  return detect_manifest(folder, ".csv", "CSV file", [](const auto& file, const auto& head) {
+  return detect_manifest(folder, kCsvSuffixes, "CSV file", [](const auto& file, const auto& head) {
     return csv_data_keys(file, head, /*chosen=*/nullptr);
   });
 }

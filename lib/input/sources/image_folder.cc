@@ -305,7 +305,7 @@ bool any_with_images(const std::string& folder, const std::vector<std::string>& 
 
 // Returns the names of the CSV files in `folder`, except metadata.csv, which FileNotes is about.
 std::vector<std::string> csv_files(const std::string& folder) {
-  std::vector<std::string> files = list_files(folder, ".csv");
+  std::vector<std::string> files = list_files(folder, kCsvSuffixes);
   std::erase(files, "metadata.csv");
   return files;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <string_view>
 
 #include "lib/input/ops/common/text_tensor.h"
 #include "lib/input/path.h"
@@ -200,7 +201,7 @@ class JsonlSource : public ManifestSource {
   }
 
   std::string index_format() const override {
-    std::string format = fmt::format("bvtrain jsonl 4 {} {} {}", start_, stop_.value_or(-1),
+    std::string format = fmt::format("bvtrain jsonl 5 {} {} {}", start_, stop_.value_or(-1),
                                      json_string(split_column().value_or("")));
     for (const auto& [key, folder] : file_keys_)
       format += fmt::format(" {} {}", json_string(key), json_string(folder));
@@ -247,9 +248,12 @@ class JsonlScan {
       : files_(files), split_(split), rows_(file, keep_broken) {}
 
   void add(const ManifestRow& row) {
+    split_name_.reset();
     const bool sound = rows_.add(row, [&] { check_row(row.row); });
     labels_.push_back(sound ? label_ : Source::kNoLabel);
-    if (split_) rows_.add_split(sound ? std::optional(split_name_) : std::nullopt);
+    // check_file_keys() tells if sound rows have no such key.
+    if (split_)
+      rows_.add_split(sound && !split_name_ ? std::optional<std::string>("") : split_name_);
   }
 
   ManifestIndex finish(const std::string& none) {
@@ -268,6 +272,10 @@ class JsonlScan {
   void check_row(const RowText& row) {
     const std::vector<JsonField> fields = read_json_row(row.text);
     if (fields.empty()) throw RowFault(0, "an object without values");
+    // First, because a row that is broken in other values is still a row of its split.
+    for (const JsonField& field : fields) {
+      if (split_ && field.key == *split_) split_name_ = split_of(field);
+    }
     if (!keys_.empty()) check_fields(fields, keys_, /*widens=*/true);
     label_ = 0;
     for (const JsonField& field : fields) {
@@ -280,7 +288,6 @@ class JsonlScan {
         row_file(field.texts[0], file->second, field.at);
       }
       if (field.key == "label" && field.wholes.size() == 1) label_ = field.wholes[0];
-      if (split_ && field.key == *split_) split_name_ = split_of(field);
       const bool feature = field.key != "label" && !files_.contains(field.key);
       if (!split_ && feature && field.type == JsonRowType{JsonScalar::text, false})
         rows_.see_unused_split(field.key, field.texts[0]);
@@ -303,9 +310,9 @@ class JsonlScan {
   const std::optional<std::string>& split_;
   ManifestRows rows_;
   JsonlKeys keys_;
-  std::vector<int64_t> labels_;  // of all rows
-  int64_t label_ = 0;            // of the row that is being read, like split_name_
-  std::string split_name_;
+  std::vector<int64_t> labels_;            // of all rows
+  int64_t label_ = 0;                      // of the row that is being read
+  std::optional<std::string> split_name_;  // the same, if it can be read
 };
 
 size_t json_line_length(std::string_view text, bool last) {
@@ -416,7 +423,8 @@ std::optional<DataKeys> jsonl_data_keys(const std::string& file, const std::stri
 }
 
 std::optional<DetectedData> detect_jsonl(const std::string& folder) {
-  return detect_manifest(folder, ".jsonl", "JSON Lines file", jsonl_data_keys);
+  constexpr std::string_view kSuffixes[] = {".jsonl"};
+  return detect_manifest(folder, kSuffixes, "JSON Lines file", jsonl_data_keys);
 }
 
 const Register<Source, JsonlSource> registered_jsonl("jsonl");

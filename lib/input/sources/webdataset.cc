@@ -42,8 +42,9 @@ const KeyTable webdataset_keys(
      "jpeg, png, webp) becomes `image`, which an op such as `decode` must decode; cls, an integer, "
      "becomes `label`; txt, text, transcript or caption becomes `text`; npy becomes an array of "
      "that name; and each key of json whose value is a number, a boolean, a string or a list of "
-     "numbers becomes a feature of that name. The first sample determines the features, and a "
-     "sample that lacks one is an error at the start, unless `skip_errors` allows it.",
+     "numbers becomes a feature of that name. The first sample determines the features; with "
+     "`skip_errors`, the first one that can be read. A sample that lacks a feature is an error at "
+     "the start, unless `skip_errors` allows it.",
      "name: webdataset\nurls: data/train-{000..127}.tar\nsplit: train"},
     {{"urls", "string | list of string", "required",
       "The tar files, on a local or mounted disk. `{000..127}` expands to these numbers, keeping "
@@ -107,19 +108,23 @@ class WebDataset : public Source {
 
   std::string describe(size_t, int64_t i) const override {
     const Opened& data = opened();
-    const std::string& file = data.files.name(data.index.file_of(i));
-    const uint64_t begin = data.index.begin(i);
+    const std::string offset = describe_unread(0, i);
     try {
-      TarReader reader(file, begin);
+      TarReader reader(data.files.name(data.index.file_of(i)), data.index.begin(i));
       TarMember member;
       if (reader.next(member)) {
         if (const std::optional<SampleName> name = sample_name(member.name))
-          return fmt::format("{} @ offset {} (key {})", file, begin, name->key);
+          return fmt::format("{} (key {})", offset, name->key);
       }
     } catch (const Error&) {
       // The file is gone or has changed, which read() reports. The offset also names the example.
     }
-    return fmt::format("{} @ offset {}", file, begin);
+    return offset;
+  }
+  std::string describe_unread(size_t, int64_t i) const override {
+    const Opened& data = opened();
+    return fmt::format("{} @ offset {}", data.files.name(data.index.file_of(i)),
+                       data.index.begin(i));
   }
 
   Example read(size_t split, int64_t i) const override {
@@ -187,7 +192,7 @@ class WebDataset : public Source {
   std::unique_ptr<const Opened> open() const {
     const NameList files = urls_.existing();
     ClassNumbers classes = classes_file_.empty() ? classes_ : read_class_names(classes_file_);
-    SamplePlan plan = make_plan(features_, files.at(0));
+    SamplePlan plan = make_plan(features_, files.at(0), keep_broken_);
     SampleIndex index(files, plan, classes, settings(classes), keep_broken_);
     const bool sorted = in_order_of_classes(index.labels());
     return std::unique_ptr<const Opened>(new Opened{ShardFiles(files), std::move(plan),
@@ -281,9 +286,20 @@ std::map<std::string, TarGroup> grouped(const NameList& names) {
 }
 
 // Returns whether the first sample of a tar has an image and a class.
-bool is_labelled(const std::string& file) { return make_plan({}, file).label.has_value(); }
+bool is_labelled(const std::string& file) {
+  return make_plan({}, file, /*keep_broken=*/false).label.has_value();
+}
+
+// The key `urls` of the source expands these characters, and cannot escape them.
+void refuse_patterns(const std::string& folder) {
+  if (folder.find_first_of("*?{}") == std::string::npos) return;
+  throw Error(Exit::usage, folder,
+              "holds tar files, but its path has *, ?, { or } in it, which `urls` would expand: "
+              "rename that folder");
+}
 
 DetectedData detected(const std::string& folder, const NameList& names) {
+  refuse_patterns(folder);
   const std::map<std::string, TarGroup> groups = grouped(names);
   if (groups.size() == 1) {
     const std::string urls = groups.begin()->second.urls(folder, names);

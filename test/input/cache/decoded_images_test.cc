@@ -16,6 +16,7 @@
 #include "test/support/error.h"
 #include "test/support/folder.h"
 #include "test/support/image_files.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -237,6 +238,38 @@ TEST_CASE("a full cache changes no image") {
   check_same(*cached(image_files(), "decode", options), *training_data(image_files(), "decode"));
 }
 
+TEST_CASE("a full cache says if it holds images of other data, and which file to delete") {
+  const TempFolder dir;
+  ImageCacheOptions options = cache_in(dir / "c");
+  options.bytes = 48 << 10;
+  // Returns the line of a run with 24 images of its own; "" if its cache is not full.
+  const auto line = [&](int64_t run) -> std::string {
+    const auto source = std::make_shared<FakeSource>(kCachedExamples);
+    source->transform = [run](int64_t index, Example& example) {
+      example["image"] = as_tensor(image_file(index + 1000 * run));
+    };
+    const std::string log = logged([&] {
+      const auto data = cached(source, "decode", options);
+      for (int64_t i = 0; i < kCachedExamples; ++i) data->compute({0, i}, kCacheSeed, i);
+    });
+    const size_t begin = log.find("[input] cache: full: ");
+    if (begin == std::string::npos) return "";
+    return log.substr(begin, log.find('\n', begin) - begin);
+  };
+  const std::string first = line(0);
+  CHECK_THAT(first, Catch::Contains(" of 24 images fit into 48.0 KiB (") &&
+                        Catch::EndsWith(", the others are decoded in every pass"));
+  const std::string rebuild = "delete '" + files_in(dir / "c").at(0) + "' to rebuild the cache";
+  CHECK_THAT(line(1),
+             Catch::Contains(" of 24 images fit into 48.0 KiB (") &&
+                 Catch::EndsWith("; if the images have changed since earlier runs, " + rebuild));
+  options.bytes = 128 << 10;
+  line(2);
+  line(3);
+  CHECK_THAT(line(4), Catch::Contains(" images are not only those of this run, which has 24; ") &&
+                          Catch::EndsWith("; " + rebuild));
+}
+
 TEST_CASE("a cache in memory has no name, and a budget above the memory is refused") {
   const auto data = cached(image_files(), "decode", cache_in(""));
   std::string open;
@@ -255,6 +288,36 @@ TEST_CASE("a cache in memory has no name, and a budget above the memory is refus
   CHECK(error_of([&] { cached(image_files(), "decode", options); }) ==
         "c.yaml:1:1: error: cannot make the folder '/none/such/folder': the folder above it does "
         "not exist");
+}
+
+TEST_CASE("a cache folder is checked before the run, without being made") {
+  const TempFolder dir;
+  const auto problem = [&](const std::string& folder, int64_t bytes = 1 << 20) {
+    ImageCacheOptions options = cache_in(folder);
+    options.bytes = bytes;
+    const auto data = training_data(image_files(), "decode");
+    data->use_cache(options);
+    return error_of([&] { data->check_cache(); });
+  };
+  CHECK(problem(dir / "c").empty());
+  CHECK(problem(dir / "c/").empty());
+  CHECK(problem("/none/such/folder") ==
+        "c.yaml:1:1: error: cannot make the folder '/none/such/folder': the folder above it does "
+        "not exist");
+  const std::string file = dir.write("file", "x");
+  CHECK(problem(file) == "c.yaml:1:1: error: '" + file + "' is not a folder");
+  CHECK_THAT(problem(file + "/c"), Catch::StartsWith("c.yaml:1:1: error: cannot make the folder "));
+  constexpr int64_t kHuge = int64_t{1} << 50;
+  const std::string full =
+      "c.yaml:2:2: error: input.cache.gib: the budget is 1.0 PiB, but '" + (dir / "c") + "' has ";
+  CHECK_THAT(problem(dir / "c", kHuge), Catch::StartsWith(full));
+  CHECK_FALSE(std::filesystem::exists(dir / "c"));
+  dir.make("c");
+  CHECK_THAT(problem(dir / "c", kHuge), Catch::StartsWith(full));
+  // A cache that is there may hold all images.
+  check_same(*cached(image_files(), "decode", cache_in(dir / "c")),
+             *training_data(image_files(), "decode"));
+  CHECK(problem(dir / "c", kHuge).empty());
 }
 
 TEST_CASE("in a mixture, the images of each data set are decoded in its own way") {

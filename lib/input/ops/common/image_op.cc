@@ -42,7 +42,8 @@ at::Tensor ImageOp::map(const at::Tensor& x, bool batched, std::span<Rng> rngs) 
 void ImageOp::require_byte_or_float(const Images& images) const {
   const at::ScalarType dtype = images.tensor.scalar_type();
   if (dtype == at::kByte || dtype == at::kFloat) return;
-  throw misuse(fmt::format("must be uint8 or float32, is {}", dtype_name(dtype)));
+  throw misuse(fmt::format("must be uint8 or float32, is {}: put value_range(...) before this op",
+                           dtype_name(dtype)));
 }
 
 }  // namespace bv

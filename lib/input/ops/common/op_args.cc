@@ -12,6 +12,12 @@ int64_t checked_side(const Config& args, std::string_view key, int64_t side, int
   return 1;
 }
 
+void warn_of_fraction(const Config& args, std::string_view key, double percent) {
+  args.warn(key, fmt::format("is in percent: {0:.6g} is {1:.6g} of the image's area; if it is a "
+                             "fraction, as in torchvision, write {2:.6g}",
+                             percent, percent / 100, percent * 100));
+}
+
 }  // namespace
 
 int64_t read_side(const Config& args, std::string_view key, int64_t most) {
@@ -59,6 +65,9 @@ CropRange read_crop_area(const Config& args) {
   } else if (!(area_min >= 0 && area_min <= area_max)) {
     args.problem("area_min", fmt::format("must be within 0 .. area_max = {} (percent), got {}",
                                          area_max, area_min));
+  } else {
+    if (area_min > 0 && area_min < 1) warn_of_fraction(args, "area_min", area_min);
+    if (area_max <= 1) warn_of_fraction(args, "area_max", area_max);
   }
   return {.area_min = area_min / 100, .area_max = area_max / 100};
 }

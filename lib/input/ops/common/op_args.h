@@ -52,7 +52,8 @@ constexpr std::array<KeyText, 2> resize_option_key_texts(std::string_view method
   }};
 }
 
-// Reads `area_min` and `area_max` in percent (default 5 and 100), in this order.
+// Reads `area_min` and `area_max` in percent (default 5 and 100), in this order. Warns if they look
+// like fractions of the area.
 CropRange read_crop_area(const Config& args);
 inline constexpr KeyText kCropAreaKeys[] = {
     {"area_min", "float 0..100", "5",

@@ -14,6 +14,7 @@
 #include "lib/input/sources/common/index_cache.h"
 #include "lib/util/error.h"
 #include "lib/util/folder_entries.h"
+#include "lib/util/signals.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::string_view kFolderIndexFormat = "bvtrain image folder 4";
 constexpr size_t kMaxProblems = 20;
+constexpr size_t kImagesAtOnce = 256;  // that a thread checks
 
 // Returns the entries of `folder` except hidden ones, sorted by bytes.
 std::vector<FolderEntry> list(const std::string& folder) {
@@ -48,48 +50,87 @@ struct ClassFiles {
   FileNotes notes;
 };
 
-ClassFiles read_class(const std::string& path, const std::string& name) {
+// A part of the images of a class, which one thread checks.
+struct ClassPart {
+  size_t of_class, begin, end;  // the images files[begin .. end)
+  std::vector<Error> problems = {};
+  size_t more_problems = 0;
+  int64_t turned = 0;
+};
+
+// Lists the files of a class folder.
+ClassFiles list_class(const std::string& path) {
   ClassFiles found;
   for (FolderEntry& entry : list(path)) {
-    const ListedKind kind = kind_of(entry.name);
-    if (entry.folder) {
+    if (entry.folder)
       ++found.notes.inner_folders;
-      continue;
-    }
-    if (kind == ListedKind::no_image) {
+    else if (kind_of(entry.name) == ListedKind::no_image)
       ++found.notes.other_types[suffix_of(entry.name)];
-      continue;
-    }
-    const std::string file = path + "/" + entry.name;
-    auto [problem, orientation] = check_image_file(file);
-    if (kind == ListedKind::other_image && problem.empty()) problem = kOtherSuffix;
-    if (orientation != 1) ++found.notes.turned;
-    found.files.push_back(std::move(entry.name));
-    if (problem.empty()) continue;
-    if (found.problems.size() < kMaxProblems) {
-      found.problems.emplace_back(Exit::usage, file, problem);
-    } else {
-      ++found.more_problems;
-    }
-  }
-  if (found.files.empty()) {
-    const int64_t inner = found.notes.inner_folders;
-    found.problems.emplace_back(
-        Exit::usage, path,
-        fmt::format("class '{}' has no images{}", name,
-                    inner > 0 ? fmt::format(", but {}: images must be directly in the class folder",
-                                            counted(inner, "folder"))
-                              : ""));
+    else
+      found.files.push_back(std::move(entry.name));
   }
   return found;
+}
+
+void check_part(const std::string& path, const std::vector<std::string>& files, ClassPart& part) {
+  for (size_t i = part.begin; i < part.end; ++i) {
+    poll_signals();
+    const std::string file = path + "/" + files[i];
+    auto [problem, orientation] = check_image_file(file);
+    if (kind_of(files[i]) == ListedKind::other_image && problem.empty()) problem = kOtherSuffix;
+    if (orientation != 1) ++part.turned;
+    if (problem.empty()) continue;
+    if (part.problems.size() < kMaxProblems) {
+      part.problems.emplace_back(Exit::usage, file, problem);
+    } else {
+      ++part.more_problems;
+    }
+  }
+}
+
+void add_part(const ClassPart& part, ClassFiles& found) {
+  for (const Error& problem : part.problems) {
+    if (found.problems.size() < kMaxProblems)
+      found.problems.push_back(problem);
+    else
+      ++found.more_problems;
+  }
+  found.more_problems += part.more_problems;
+  found.notes.turned += part.turned;
+}
+
+void add_if_empty(const std::string& path, const std::string& name, ClassFiles& found) {
+  if (!found.files.empty()) return;
+  const int64_t inner = found.notes.inner_folders;
+  found.problems.emplace_back(
+      Exit::usage, path,
+      fmt::format("class '{}' has no images{}", name,
+                  inner > 0 ? fmt::format(", but {}: images must be directly in the class folder",
+                                          counted(inner, "folder"))
+                            : ""));
 }
 
 std::vector<ClassFiles> read_classes(const std::string& folder,
                                      const std::vector<std::string>& classes) {
   std::vector<ClassFiles> found(classes.size());
+  const auto path_of = [&](size_t of_class) { return folder + "/" + classes[of_class]; };
   scan_files(
-      classes.size(), "looking at the images",
-      [&](size_t i) { found[i] = read_class(folder + "/" + classes[i], classes[i]); }, "folders");
+      classes.size(), "listing the images", [&](size_t i) { found[i] = list_class(path_of(i)); },
+      "folders");
+  std::vector<ClassPart> parts;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    for (size_t begin = 0; begin < found[i].files.size(); begin += kImagesAtOnce)
+      parts.push_back({i, begin, std::min(begin + kImagesAtOnce, found[i].files.size())});
+  }
+  scan_files(
+      parts.size(), "looking at the images",
+      [&](size_t i) {
+        ClassPart& part = parts[i];
+        check_part(path_of(part.of_class), found[part.of_class].files, part);
+      },
+      "parts");
+  for (const ClassPart& part : parts) add_part(part, found[part.of_class]);
+  for (size_t i = 0; i < classes.size(); ++i) add_if_empty(path_of(i), classes[i], found[i]);
   return found;
 }
 
@@ -154,10 +195,13 @@ std::vector<std::string> list_folders(const std::string& folder) {
   return names;
 }
 
-std::vector<std::string> list_files(const std::string& folder, std::string_view suffix) {
+std::vector<std::string> list_files(const std::string& folder,
+                                    std::span<const std::string_view> suffixes) {
   std::vector<std::string> names;
   for (FolderEntry& entry : list(folder)) {
-    if (entry.file && entry.name.ends_with(suffix)) names.push_back(std::move(entry.name));
+    const std::string suffix = suffix_of(entry.name);  // in lower case
+    if (entry.file && std::find(suffixes.begin(), suffixes.end(), suffix) != suffixes.end())
+      names.push_back(std::move(entry.name));
   }
   return names;
 }
@@ -194,9 +238,9 @@ FolderIndex::FolderIndex(const std::string& folder, const std::vector<std::strin
   stamps[0].modified = stamps[0].changed = 0;  // other folders in it do not matter
   stamps[0].settled = true;
   for (const std::string& name : classes) stamps.push_back(stamp_of_folder(folder + "/" + name));
-  if (std::optional<std::string> stored = load_index(kFolderIndexFormat, stamps))
-    from_cache_ = parse(std::move(*stored), classes, keep_broken);
-  if (from_cache_) return;
+  if (std::optional<std::string> stored = load_index(kFolderIndexFormat, stamps);
+      stored && parse(std::move(*stored), classes, keep_broken))
+    return;
   build(folder, classes, keep_broken);
   store_index(kFolderIndexFormat, stamps, serialize());
 }

@@ -35,9 +35,12 @@ std::string split_of_words(std::string text);
 // Returns the names of the sub-folders of `folder`, sorted by bytes, without hidden ones. Throws
 // what for_each_entry() throws (lib/util/folder_entries.h).
 std::vector<std::string> list_folders(const std::string& folder);
-// Returns the names of the files in `folder` that end in `suffix`, such as ".csv", sorted by bytes,
-// without hidden ones. Throws what list_folders() throws.
-std::vector<std::string> list_files(const std::string& folder, std::string_view suffix);
+// The suffixes of files that the source csv may be able to read.
+inline constexpr std::string_view kCsvSuffixes[] = {".csv", ".tsv"};
+// Returns the names of the files in `folder` that end in one of `suffixes`, in upper or lower case,
+// sorted by bytes, without hidden ones. Throws what list_folders() throws.
+std::vector<std::string> list_files(const std::string& folder,
+                                    std::span<const std::string_view> suffixes);
 // Returns the number of files in `folder` that have the suffix of an image, without hidden ones.
 // Throws what list_folders() throws.
 int64_t count_images(const std::string& folder);
@@ -62,9 +65,6 @@ class FolderIndex {
   // Returns what was noticed when the index was built.
   const FileNotes& notes() const { return notes_; }
 
-  // Returns whether the index came from the cache.
-  bool from_cache() const { return from_cache_; }
-
  private:
   void build(const std::string& folder, const std::vector<std::string>& classes, bool keep_broken);
   // The stored form is a list of NUL-terminated words: "whole" or "broken", the notes (the turned
@@ -79,7 +79,6 @@ class FolderIndex {
   std::vector<int64_t> class_ends_;  // (classes,) the first image of the next class
   bool whole_ = true;                // no file is broken
   FileNotes notes_;
-  bool from_cache_ = false;
 };
 
 }  // namespace bv

@@ -49,7 +49,8 @@ void store_index(std::string_view format, std::span<const FileStamp> files, std:
 
 // Calls scan(i) for 0 <= i < count, with several threads. Shows "<what>: 12 of 128 files" as
 // progress, with `unit` in place of "files". After an error no more calls begin; the error of the
-// lowest i is thrown. Throws Stopped if a signal asks the process to stop.
+// lowest i is thrown. Throws Stopped if a signal asks the process to stop. A scan(i) that may take
+// long must call poll_signals() itself.
 void scan_files(size_t count, std::string_view what, const std::function<void(size_t)>& scan,
                 std::string_view unit = "files");
 

@@ -91,6 +91,7 @@ class CsvScan {
   }
 
   void add(const ManifestRow& row) {
+    split_name_.reset();
     const bool sound = rows_.add(row, [&] { check_row(row.row); });
     if (!sound) labels_.add_broken();
     if (sound) {
@@ -98,26 +99,31 @@ class CsvScan {
         return !rows_.see_unused_split(layout_.columns[column].name, cells_[column].text);
       });
     }
-    if (split_) rows_.add_split(sound ? std::optional(cells_[*split_].text) : std::nullopt);
+    if (split_) rows_.add_split(split_name_);
   }
 
   void check_row(const RowText& row) {
     check_row_text(row.text);
     check_cell_count(cells_, layout_, row.text);
+    // First, because a row that is broken in other cells is still a row of its split.
+    if (split_) {
+      const CsvCell& cell = cells_[*split_];
+      if (cell.text.empty()) throw RowFault(cell.at, "the split is empty");
+      split_name_ = cell.text;
+    }
     for (size_t i = 0; i < cells_.size(); ++i) {
       const CsvCell& cell = cells_[i];
       const CsvRole role = layout_.columns[i].role;
       if (role == CsvRole::path) row_file(cell.text, settings_.folder, cell.at);
-      if (role == CsvRole::split && cell.text.empty())
-        throw RowFault(cell.at, "the split is empty");
       if (role == CsvRole::target) target_number(cell);
-      if (role == CsvRole::several) {
-        refuse_commas(cell);
-        for (const std::string_view label : several_labels(cell.text, layout_.bars))
-          labels_.add_one_of_several(label, cell.at, row);
-      }
+      if (role == CsvRole::several) refuse_commas(cell);
     }
-    // This check must be last, because it counts the row.
+    // These are last, because they count the labels.
+    if (const auto several = layout_.column_of(CsvRole::several)) {
+      const CsvCell& cell = cells_[*several];
+      for (const std::string_view label : several_labels(cell.text, layout_.bars))
+        labels_.add_one_of_several(label, cell.at, row);
+    }
     if (const auto label = layout_.column_of(CsvRole::label))
       labels_.add(cells_[*label].text, cells_[*label].at, row);
     widen_types(row.line);
@@ -186,10 +192,11 @@ class CsvScan {
   ManifestRows rows_;
   LabelColumn labels_;
   CsvLayout layout_;
-  std::optional<size_t> split_;        // the column
-  std::vector<size_t> unused_splits_;  // columns that may hold splits, if there is no split_
-  std::vector<CsvCell> cells_;         // of the row that is being read
-  int64_t widened_rows_ = 0;           // rows that widen_types() has seen
+  std::optional<size_t> split_;            // the column
+  std::optional<std::string> split_name_;  // of the row that is being read, if it can be read
+  std::vector<size_t> unused_splits_;      // columns that may hold splits, if there is no split_
+  std::vector<CsvCell> cells_;             // of the row that is being read
+  int64_t widened_rows_ = 0;               // rows that widen_types() has seen
   std::vector<std::string> remarks_;
 };
 

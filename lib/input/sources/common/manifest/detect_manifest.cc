@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "lib/input/image/image_suffix.h"
 #include "lib/input/sources/common/folder_index.h"
 #include "lib/util/error.h"
 #include "lib/util/regular_file.h"
@@ -33,8 +34,8 @@ std::string split_of_file(const std::string& file) {
 }
 
 // Throws that the names of these files do not say what each is for.
-[[noreturn]] void refuse_names(const std::string& folder, const std::string& suffix,
-                               const FoundManifests& found) {
+[[noreturn]] void refuse_names(const std::string& folder, const FoundManifests& found) {
+  const std::string suffix = suffix_of(found[0].first);
   std::vector<std::string> names, unnamed;  // unnamed: without the name of a split
   for (const auto& [file, keys] : found) {
     names.push_back(name_of_file(file));
@@ -51,13 +52,17 @@ std::string split_of_file(const std::string& file) {
 
 }  // namespace
 
-std::optional<DetectedData> detect_manifest(const std::string& folder, const std::string& suffix,
+std::optional<DetectedData> detect_manifest(const std::string& folder,
+                                            std::span<const std::string_view> suffixes,
                                             const std::string& kind, const ManifestKeys& keys) {
-  const std::vector<std::string> files = list_files(folder, suffix);
+  std::vector<std::string> files;
   FoundManifests found;
-  for (const std::string& name : files) {
-    const std::string file = folder + "/" + name;
-    if (auto of_file = keys(file, head_of_file(file))) found.emplace_back(file, *of_file);
+  for (size_t i = 0; i < suffixes.size() && found.empty(); ++i) {
+    files = list_files(folder, suffixes.subspan(i, 1));
+    for (const std::string& name : files) {
+      const std::string file = folder + "/" + name;
+      if (auto of_file = keys(file, head_of_file(file))) found.emplace_back(file, *of_file);
+    }
   }
   if (found.empty()) return std::nullopt;
   if (found.size() == 1) {
@@ -68,7 +73,7 @@ std::optional<DetectedData> detect_manifest(const std::string& folder, const std
   std::map<std::string, const std::pair<std::string, DataKeys>*> splits;
   for (const auto& one : found) splits[split_of_file(one.first)] = &one;
   if (splits.size() < found.size() || splits.contains("") || !splits.contains("train"))
-    refuse_names(folder, suffix, found);
+    refuse_names(folder, found);
   const std::string validation = splits.contains("val") ? "val" : "test";
   DetectedData data{kind + "s", splits["train"]->second, splits[validation]->second};
   data.notes = {"training: " + name_of_file(splits["train"]->first),

@@ -131,8 +131,8 @@ class ManifestRows {
   // Adds a row, and calls check() for it. Returns false if that throws a RowFault: the row is then
   // broken. Throws a fatal fault as Error(Exit::usage).
   bool add(const ManifestRow& row, const std::function<void()>& check);
-  // Adds the split of the row that was added last. nullopt: the row is broken, and belongs to the
-  // split of the row before it.
+  // Adds the split of the row that was added last. nullopt: the row is broken so that its split
+  // cannot be read. It then belongs to the split of the row before it.
   void add_split(const std::optional<std::string>& name);
   // Takes the value of a column or key in a row, which may be the name of a split. Returns false if
   // the values of this column no longer matter. finish() sets ManifestIndex::unused_split to the

@@ -17,7 +17,13 @@ constexpr size_t kFirstRead = size_t{1} << 20;
 
 // Returns why the file, which begins with `head`, is not UTF-8 text; "" if it may be.
 std::string not_text(std::span<const uint8_t> head) {
-  if (std::string why = wrong_file(head); !why.empty()) return why;
+  std::string why = wrong_file(head);
+  return why.empty() ? other_encoding(head) : why;
+}
+
+}  // namespace
+
+std::string other_encoding(std::span<const uint8_t> head) {
   if (is_gzip(head)) return "is compressed: unpack it with gunzip";
   if (head.size() >= 2 &&
       ((head[0] == 0xFF && head[1] == 0xFE) || (head[0] == 0xFE && head[1] == 0xFF)))
@@ -26,8 +32,6 @@ std::string not_text(std::span<const uint8_t> head) {
     return "is a zip archive or a spreadsheet: save it as a text file";
   return "";
 }
-
-}  // namespace
 
 Error row_error(const std::string& file, const RowText& row, const RowFault& fault) {
   return {Exit::usage,

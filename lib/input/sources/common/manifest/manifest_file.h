@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,10 @@ namespace bv {
 
 // Returns the error about a row: "data/train.csv:17:5: error: <why>".
 Error row_error(const std::string& file, const RowText& row, const RowFault& fault);
+
+// Returns what the file is that begins with `head`, and what to do: "is UTF-16 text: save the file
+// as UTF-8", or the same of a compressed file or a spreadsheet; "" if it may be UTF-8 text.
+std::string other_encoding(std::span<const uint8_t> head);
 
 struct ManifestRow {
   RowText row;           // with the end of its line

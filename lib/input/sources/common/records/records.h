@@ -33,8 +33,8 @@ class Records {
 // Opens TFRecord files, or files of the format `array_record`. `label_key`: the feature whose
 // integers labels() returns if the format allows it; the records are then Examples. "" for none.
 // Throws Error(Exit::usage) "<file> @ offset N: error: ..." if a file is of another kind, and
-// BrokenFiles with a line for each broken record that the search for labels meets. With
-// `keep_broken` these are not an error.
+// BrokenFiles with a line for each of the first 20 broken records that the search for labels meets.
+// With `keep_broken` they are not an error.
 std::unique_ptr<Records> open_records(std::string_view format, std::vector<std::string> files,
                                       VerifyRecords verify, const std::string& label_key,
                                       bool keep_broken);

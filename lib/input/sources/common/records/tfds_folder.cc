@@ -67,7 +67,7 @@ std::vector<Version> versions_in(const std::string& folder) {
   return found;
 }
 
-// Reads a JSON file of a data set. `kind`: what its value must be.
+// Reads a JSON file of a data set, which must hold an object.
 json read_json(const std::string& file, size_t limit) {
   const std::string text = read_file(file, limit);
   if (json_nesting(text) > limits::kJsonNesting)
@@ -181,7 +181,6 @@ TfdsFolder read_folder(const std::string& path) {
   folder.path = path;
   folder.name = member(info, "name", JsonKind::text, file).get<std::string>();
   check_length(folder.name, "'name'", file);
-  folder.version = text_member(info, "version", "", file);
   folder.file_format = text_member(info, "fileFormat", "tfrecord", file);
   if (folder.file_format != "tfrecord" && folder.file_format != "array_record") {
     throw Error(Exit::usage, file,

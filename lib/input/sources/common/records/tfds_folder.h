@@ -20,7 +20,7 @@ struct TfdsSplit {
 
 struct TfdsFolder {
   std::string path;  // of the version
-  std::string name, version;
+  std::string name;
   std::string file_format;  // "tfrecord", "array_record"
   std::vector<TfdsSplit> splits;
   // One line if the folder holds several versions: which one was chosen.

@@ -14,6 +14,7 @@
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/protobuf_reader.h"
+#include "lib/util/signals.h"
 #include "lib/util/wrong_file.h"
 
 namespace bv {
@@ -190,6 +191,7 @@ TfRecordFiles::Scanned TfRecordFiles::scan(const std::string& file, const std::s
   if (const auto head = window.at(0, 2); head.size() == 2 && head[0] == 0x1F && head[1] == 0x8B)
     throw Error(Exit::usage, file, "this TFRecord file is compressed; unpack it with gunzip");
   for (uint64_t offset = 0, size = 0; offset < window.file_size(); offset += kHead + size + kTail) {
+    poll_signals();
     const auto where = [&] { return fmt::format("{} @ offset {}", file, offset); };
     try {
       size = data_size(window.at(offset, kHead), offset, window.file_size());

@@ -12,12 +12,22 @@
 #include "lib/input/sources/common/packed_text.h"
 #include "lib/util/limits.h"
 #include "lib/util/rng.h"
+#include "lib/util/signals.h"
 #include "lib/util/text.h"
 
 namespace bv {
 namespace {
-constexpr std::string_view kSampleIndexFormat = "bvtrain webdataset 5";
+constexpr std::string_view kSampleIndexFormat = "bvtrain webdataset 6";
+constexpr std::string_view kUsualLabel = "cls";  // the extension of the member
+
+// Returns whether examples have no label although the config does not say so.
+bool lacks_label(const SamplePlan& plan) {
+  return !plan.chosen && !plan.label &&
+         std::none_of(plan.features.begin(), plan.features.end(),
+                      [](const PlannedFeature& feature) { return feature.name == "label"; });
 }
+
+}  // namespace
 
 // The labels that are names, or those that are numbers.
 struct LabelForm {
@@ -60,6 +70,7 @@ struct SampleIndex::Scanned {
   LabelForms forms;
   std::vector<Error> problems;
   uint64_t broken = 0;
+  uint64_t unused_labels = 0;  // samples with kUsualLabel, if the plan lacks a label
   bool has_end = false;
 };
 
@@ -79,9 +90,11 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
                                        const ClassNumbers& classes) {
   Scanned found;
   SampleScanner scanner(file, plan, classes);
+  const bool unlabelled = lacks_label(plan);
   std::vector<uint64_t> keys;                    // hashes
   std::vector<std::optional<uint64_t>> lacking;  // for each problem, the key if it is a lack
   for (ScannedSample sample; scanner.next(sample);) {
+    poll_signals();
     keys.push_back(hash64(sample.key));
     const bool broken = !sample.problem.empty();
     if (broken && ++found.broken <= kMaxShownSamples) {
@@ -89,6 +102,11 @@ SampleIndex::Scanned SampleIndex::scan(const std::string& file, const SamplePlan
       lacking.push_back(sample.incomplete ? std::optional(keys.back()) : std::nullopt);
     }
     if (broken) sample.places[0].size = kBroken;
+    if (unlabelled) {
+      const auto& members = sample.extensions;
+      found.unused_labels +=
+          std::find(members.begin(), members.end(), kUsualLabel) != members.end();
+    }
     found.begins.push_back(static_cast<uint32_t>(sample.begin / kTarBlock));
     found.places.insert(found.places.end(), sample.places.begin(),
                         sample.places.begin() + static_cast<ptrdiff_t>(plan.stored));
@@ -139,6 +157,7 @@ void SampleIndex::build(const std::vector<std::string>& files, const SamplePlan&
   forms.check_equal(classes.names());
   fractional_.assign(plan.features.size(), 0);
   note_missing_ends(files, found);
+  note_unused_labels(plan, found);
   merge(std::move(found), plan.label.has_value());
 }
 
@@ -154,6 +173,20 @@ void SampleIndex::note_missing_ends(const std::vector<std::string>& files,
       fmt::format("{} of {} tar files may be cut off, because the block of zeros at the end is "
                   "missing; compare their sizes with those of the originals: {}",
                   names.size(), files.size(), short_list(names, /*counted=*/false)));
+}
+
+// One sample without a class, the first one, is enough for all examples to have no label.
+void SampleIndex::note_unused_labels(const SamplePlan& plan, const std::vector<Scanned>& found) {
+  uint64_t labels = 0, samples = 0;
+  for (const Scanned& file : found) {
+    labels += file.unused_labels;
+    samples += file.begins.size();
+  }
+  if (labels == 0) return;
+  notes_.remarks.push_back(
+      fmt::format("examples have no `label`, because {}, which determines the features, has no "
+                  "'{}'; {} of {} samples have one: correct that sample or remove it",
+                  plan.sample, kUsualLabel, labels, samples));
 }
 
 void SampleIndex::merge(std::vector<Scanned> files, bool labelled) {

@@ -25,8 +25,9 @@ class SampleIndex {
   using Place = ScannedSample::Place;
 
   // `settings` are those on which the index depends, besides the files. Throws BrokenFiles with a
-  // line for each sample that cannot be read; with `keep_broken` they are not an error. Throws
-  // Error(Exit::usage) for a file that is damaged, holds no samples, or appears twice.
+  // line for each of the first 20 samples that cannot be read; with `keep_broken` they are not an
+  // error. Throws Error(Exit::usage) for a file that is damaged, holds no samples, or appears
+  // twice.
   SampleIndex(const std::vector<std::string>& files, const SamplePlan& plan,
               const ClassNumbers& classes, const std::string& settings, bool keep_broken);
 
@@ -55,6 +56,7 @@ class SampleIndex {
              const ClassNumbers& classes, bool keep_broken);
   static Scanned scan(const std::string& file, const SamplePlan& plan, const ClassNumbers& classes);
   void note_missing_ends(const std::vector<std::string>& files, const std::vector<Scanned>& found);
+  void note_unused_labels(const SamplePlan& plan, const std::vector<Scanned>& found);
   void merge(std::vector<Scanned> files, bool labelled);
   // The stored form: the fields of the class one after another, arrays with their lengths.
   std::string pack() const;

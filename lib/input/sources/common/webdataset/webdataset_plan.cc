@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "lib/input/sources/common/manifest/plain_number.h"
 #include "lib/input/sources/common/webdataset/tar.h"
 #include "lib/input/sources/common/webdataset/webdataset_values.h"
+#include "lib/util/descriptor.h"
 #include "lib/util/error.h"
 #include "lib/util/limits.h"
 #include "lib/util/parse_count.h"
@@ -53,9 +55,10 @@ ChosenMember parse_chosen(std::string_view text) {
   return chosen;
 }
 
-// The first sample of a tar.
+// The first sample of a tar, from some offset on.
 struct FirstSample {
   std::string where, key;
+  std::optional<uint64_t> next;  // where the next sample begins, if there may be one
   std::vector<std::pair<std::string, TarMember>> members;  // by extension
 
   [[noreturn]] void fail(std::string_view why) const { throw Error(Exit::usage, where, why); }
@@ -84,7 +87,10 @@ FirstSample first_sample(TarReader& reader) {
     const std::optional<SampleName> name = sample_name(member.name);
     if (!name || !member.is_file()) continue;
     if (name->key != sample.key) {
-      if (is_sample(sample.extensions())) break;
+      if (is_sample(sample.extensions())) {
+        sample.next = member.begin;
+        break;
+      }
       sample.members.clear();
       sample.key = name->key;
       sample.where =
@@ -101,14 +107,20 @@ FirstSample first_sample(TarReader& reader) {
 
 class PlanMaker {
  public:
-  PlanMaker(const std::string& file, const ChosenFeatures& chosen)
-      : reader_(file), first_(first_sample(reader_)), chosen_(chosen) {}
+  // `offset`: where a sample begins. `search`: if the sample lacks something, whether to search the
+  // rest of the tar for it.
+  PlanMaker(const std::string& file, const ChosenFeatures& chosen, uint64_t offset, bool search)
+      : reader_(file, offset), first_(first_sample(reader_)), chosen_(chosen), search_(search) {}
+
+  std::optional<uint64_t> next_sample() const { return first_.next; }
 
   SamplePlan make() {
     if (chosen_.empty())
       add_usual();
     else
       add_chosen();
+    plan_.chosen = !chosen_.empty();
+    plan_.sample = first_.where;
     plan_.stored = plan_.members.size();
     if (label_) {
       label_->member = add_member(label_member_);
@@ -121,7 +133,7 @@ class PlanMaker {
   // Fails because the first sample lacks something. `advice` is for a sample that is whole.
   [[noreturn]] void fail_incomplete(const std::string& why, std::string_view advice) {
     bool scattered = false;
-    for (TarMember member; !scattered && reader_.next(member);) {
+    for (TarMember member; search_ && !scattered && reader_.next(member);) {
       const std::optional<SampleName> name = sample_name(member.name);
       scattered = name && name->key == first_.key;
     }
@@ -272,6 +284,7 @@ class PlanMaker {
   TarReader reader_;
   FirstSample first_;
   const ChosenFeatures& chosen_;
+  const bool search_;
   SamplePlan plan_;
   std::optional<PlannedFeature> label_;
   PlannedMember label_member_;
@@ -373,10 +386,25 @@ std::optional<size_t> SamplePlan::find(std::string_view extension) const {
   return std::nullopt;
 }
 
-SamplePlan make_plan(const ChosenFeatures& chosen, const std::string& file) {
-  SamplePlan plan = PlanMaker(file, chosen).make();
-  plan.chosen = !chosen.empty();
-  return plan;
+SamplePlan make_plan(const ChosenFeatures& chosen, const std::string& file, bool keep_broken) {
+  constexpr int kMostTried = 20;
+  std::exception_ptr problem;  // of the first sample
+  std::optional<uint64_t> begin = 0;
+  for (int tried = 0; begin && tried < (keep_broken ? kMostTried : 1); ++tried) {
+    std::optional<uint64_t> next;
+    try {
+      PlanMaker maker(file, chosen, *begin, /*search=*/tried == 0);
+      next = maker.next_sample();
+      return maker.make();
+    } catch (const TooManyOpenFiles&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.code() != Exit::usage) throw;
+      if (!problem) problem = std::current_exception();
+    }
+    begin = next;
+  }
+  std::rethrow_exception(problem);
 }
 
 std::string chosen_problem(std::string_view member) {

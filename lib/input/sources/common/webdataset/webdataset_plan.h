@@ -2,7 +2,7 @@
 //
 // A sample is a run of members of a tar that share a key: 000123.jpg, 000123.cls. The plan of a
 // data set says which members every sample must have. It is made from the config and the first
-// sample.
+// sample, or the first one that can be read.
 #pragma once
 
 #include <cstdint>
@@ -89,6 +89,7 @@ struct SamplePlan {
   std::vector<PlannedFeature> features;  // without the label
   std::optional<PlannedFeature> label;   // the number of a class, which is known from the index
   bool chosen = false;                   // the config says which features there are
+  std::string sample;                    // that it was made from: "<file> @ offset N (key K)"
 
   // Returns the index of the member with this extension; nullopt if the plan does not need it.
   std::optional<size_t> find(std::string_view extension) const;
@@ -99,8 +100,10 @@ struct SamplePlan {
 using ChosenFeatures = std::map<std::string, std::string>;
 
 // Makes the plan from the first sample of the tar file `file`. Throws Error(Exit::usage) naming the
-// file, the offset and the key if the sample does not have what is needed.
-SamplePlan make_plan(const ChosenFeatures& chosen, const std::string& file);
+// file, the offset and the key if the sample does not have what is needed. With `keep_broken` the
+// plan is then made from the next sample; if the first 20 have the problem, that of the first is
+// thrown.
+SamplePlan make_plan(const ChosenFeatures& chosen, const std::string& file, bool keep_broken);
 
 // Returns why `member`, a value of ChosenFeatures, names nothing that can be read; empty if it may.
 std::string chosen_problem(std::string_view member);
