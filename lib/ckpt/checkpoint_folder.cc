@@ -107,6 +107,11 @@ void restore_replaced(const CkptFolder& ckpt, const std::optional<std::set<std::
 void remove_checkpoint(const CkptFolder& ckpt, int64_t step) {
   const std::string trash = ckpt.trash(step);
   if (file_exists(trash)) delete_folder(trash);  // left by a killed process
+  std::error_code none;
+  if (const std::string link = ckpt.step(step); fs::is_symlink(link, none)) {
+    log::warn("[ckpt] {} is a link and is removed alone; what is in {} stays", link,
+              fs::canonical(link, none).string());
+  }
   rename_durably(ckpt.step(step), trash);
   crash_point("ckpt.pruned");
   delete_folder(trash);

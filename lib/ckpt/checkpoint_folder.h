@@ -24,8 +24,8 @@ void move_folder(const std::string& from, const std::string& to);
 
 // Renames back the checkpoints in `ckpt` that a process was replacing when it was killed, if they
 // are whole and nothing has taken their place. `only`: the paths of the checkpoints to rename back;
-// nullopt: all. If another process is replacing a checkpoint right now, the rename of that process
-// fails, and it may try again. Throws Error(Exit::storage).
+// nullopt: all. Another process may be replacing a checkpoint right now: its old folder is then
+// taken back, and the rename of that process fails and is retried. Throws Error(Exit::storage).
 void restore_replaced(const CkptFolder& ckpt,
                       const std::optional<std::set<std::string>>& only = std::nullopt);
 
@@ -33,7 +33,8 @@ void restore_replaced(const CkptFolder& ckpt,
 void delete_folder(const std::string& path);
 
 // Removes the committed checkpoint of a step. It is renamed first, so that a killed process leaves
-// the whole checkpoint or none. Throws Error(Exit::storage).
+// the whole checkpoint or none. If it is a symbolic link, removes the link alone and logs a
+// warning. Throws Error(Exit::storage).
 void remove_checkpoint(const CkptFolder& ckpt, int64_t step);
 
 // Returns the identity of a folder's manifest: its inode and modification time. A folder that

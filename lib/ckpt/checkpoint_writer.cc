@@ -88,9 +88,14 @@ void write_manifest(const std::string& folder, const Manifest& manifest) {
     fs::remove(part, error);
     if (error) throw_file_error(Exit::storage, part, "cannot delete: ", error.value());
   }
-  FileWriter text(folder + "/" + kManifestName);
-  text.write(manifest.text());
-  text.finish();
+  FileWriter file(folder + "/" + kManifestName);
+  try {
+    file.write(manifest.text());
+  } catch (const Error& fault) {
+    if (!fault.needs_place()) throw;
+    throw Error(fault.code(), folder, fault.message());
+  }
+  file.finish();
   fsync_path(folder);
 }
 

@@ -49,7 +49,7 @@ struct Checkpointer::Impl {
   Writers writers;
   int newest_kept;
 
-  std::atomic<int64_t> committed = -1, failed_saves = 0;
+  std::atomic<int64_t> failed_saves = 0;
   StorageRetries retries = {};
   bool started = false;
   int buffer = -1;       // returned by free_buffer() for the next save; -1: not called yet
@@ -125,7 +125,6 @@ void Checkpointer::Impl::commit(const Snapshot& snapshot, bool keep, const std::
     if (!old) old = replace_folder(temporary, folder);
     fsync_path(ckpt.path());
   });
-  committed = snapshot.step;
   whole_steps[snapshot.step] = true;
   keep_steps[snapshot.step] = keep;
   crash_point("ckpt.renamed");
@@ -391,7 +390,5 @@ void Checkpointer::wait() {
 }
 
 int64_t Checkpointer::failed_saves() const { return impl_->failed_saves; }
-
-int64_t Checkpointer::committed_step() const { return impl_->committed; }
 
 }  // namespace bv

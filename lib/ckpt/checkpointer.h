@@ -3,8 +3,8 @@
 // A save does, in this order:
 //   1. create ckpt/step-<n>.tmp/
 //   2. write the tensors, and fsync the file
-//   3. write manifest.json (size and checksums of each file, step, number of ranks, config hash,
-//      metadata), and fsync it and the folder
+//   3. write manifest.json (size and checksums of each file, step, number of ranks, metadata),
+//      and fsync it and the folder
 //   4. wait for Snapshot::before_commit: the rows of metrics up to this step are on disk
 //   5. rename the folder to step-<n>, and fsync ckpt/: the checkpoint is committed
 //   6. replace LAST
@@ -82,8 +82,7 @@ class Checkpointer {
   void wait();
   // Like wait(), but throws only what ends the run: the last save may have failed.
   void drain();
-  int64_t failed_saves() const;    // how many saves have failed after all retries
-  int64_t committed_step() const;  // the last step that this object has committed; -1 if none
+  int64_t failed_saves() const;  // how many saves have failed after all retries
 
   // Returns the newest checkpoint of the workdir whose checksums all verify, and logs a warning for
   // each newer one that cannot be used. nullopt if there is none. Throws Error(Exit::usage) if

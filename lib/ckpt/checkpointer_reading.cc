@@ -9,6 +9,7 @@
 #include "lib/ckpt/checkpointer.h"
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/read_checkpoint.h"
+#include "lib/ckpt/weights_file.h"
 #include "lib/report/log.h"
 #include "lib/report/storage_retries.h"
 #include "lib/util/descriptor.h"
@@ -59,6 +60,23 @@ std::string remedy_of(const CkptFolder& ckpt) {
   return text;
 }
 
+// Tells of best checkpoints that are intact and newer than `step`, to which a run falls back.
+void tell_of_newer_best(const CkptFolder& ckpt, int64_t step) {
+  for (const std::string& folder : ckpt.all_best()) {
+    try {
+      const int64_t best = read_manifest(folder).step;
+      if (best <= step) continue;
+      verify_checkpoint(folder);
+      log::warn(
+          "[ckpt] {0} is intact and of step {1}, newer than {2}: to continue a run from it, stop "
+          "the run, delete {3} and rename {0} to {3}",
+          folder, best, CkptFolder::step_name(step), ckpt.step(best));
+    } catch (const Error&) {
+      // It is damaged too.
+    }
+  }
+}
+
 std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& options) {
   const std::vector<int64_t> steps = ckpt.steps();
   std::string newest_fault;
@@ -67,6 +85,7 @@ std::optional<Restored> latest_in(const CkptFolder& ckpt, const ReadOptions& opt
     try {
       Restored restored = read_patiently(folder, [&] { return read_checkpoint(folder, options); });
       check_step_of(restored.step, *step);
+      if (!newest_fault.empty()) tell_of_newer_best(ckpt, *step);
       return restored;
     } catch (const TooManyOpenFiles&) {
       throw;
@@ -121,7 +140,7 @@ std::optional<int64_t> Checkpointer::latest_step(const CkptFolder& ckpt, bool re
 std::optional<Restored> Checkpointer::peek(const std::string& given, bool resumes) {
   const std::string path = checkpoint_path(given);
   std::vector<std::string> folders = {path};
-  if (!file_exists(path + "/" + kManifestName)) {
+  if (!is_checkpoint_folder(path)) {
     const CkptFolder ckpt = CkptFolder::at(path);
     folders.clear();
     for (const int64_t step : ckpt.steps()) folders.insert(folders.begin(), ckpt.step(step));
@@ -129,6 +148,8 @@ std::optional<Restored> Checkpointer::peek(const std::string& given, bool resume
   for (const std::string& folder : folders) {
     try {
       Manifest manifest = read_manifest(folder);
+      if (folder != path)
+        check_step_of(manifest.step, *CkptFolder::step_of(fs::path(folder).filename().string()));
       if (resumes) check_resumable(manifest.meta);
       return Restored{manifest.step, folder, {}, std::move(manifest.meta), {}, manifest.keep};
     } catch (const TooManyOpenFiles&) {
@@ -166,7 +187,7 @@ Restored Checkpointer::load(const std::string& given, const ReadOptions& options
     throw Error(Exit::usage, path,
                 "not a folder; expected a checkpoint folder, a ckpt/ folder or a workdir");
   }
-  if (file_exists(path + "/" + kManifestName)) {
+  if (is_checkpoint_folder(path)) {
     try {
       return read_patiently(path, [&] { return read_checkpoint(path, options); });
     } catch (const Error& fault) {
@@ -175,6 +196,8 @@ Restored Checkpointer::load(const std::string& given, const ReadOptions& options
     }
   }
   if (auto restored = latest_in(CkptFolder::at(path), options)) return std::move(*restored);
+  if (const std::string advice = advice_for_weights_in(path); !advice.empty())
+    throw Error(Exit::usage, path, "holds no checkpoint and no model.safetensors; " + advice);
   throw Error(Exit::usage, path,
               "holds no checkpoint (neither manifest.json nor step-<n>/ nor ckpt/step-<n>/)");
 }

@@ -20,6 +20,7 @@
 #include "lib/util/json_text.h"
 #include "lib/util/limits.h"
 #include "lib/util/rng.h"
+#include "lib/util/text.h"
 
 namespace bv {
 
@@ -54,6 +55,21 @@ void check_self(std::string_view text, std::string_view name) {
   if (text.substr(body.size()) != fmt::format("{}{}{}", kSelfBegin, hex(hash64(body)), kSelfEnd)) {
     throw broken(name, "its own checksum differs");
   }
+}
+
+// Throws if a manifest of `bytes` bytes could not be read back.
+void check_length(size_t bytes, const json& meta) {
+  if (bytes <= limits::kCheckpointManifestBytes) return;
+  const json none = json::array();
+  size_t names = 0;
+  for (const json& name : meta.contains("class_names") ? meta["class_names"] : none)
+    names += name.is_string() ? name.get_ref<const std::string&>().size() : 0;
+  throw broken(kManifestName,
+               fmt::format("would take {}, and at most {} can be read back; the class names take "
+                           "{}",
+                           human_bytes(static_cast<double>(bytes)),
+                           human_bytes(static_cast<double>(limits::kCheckpointManifestBytes)),
+                           human_bytes(static_cast<double>(names))));
 }
 
 // Returns the member `key` of an object of the manifest, which must be of that kind.
@@ -149,28 +165,29 @@ std::string Manifest::text() const {
   }
   json layouts = json::object();
   for (const auto& [name, layout] : pieced) layouts[name] = {layout.shape, layout.strides};
-  const std::string config = meta.contains("config") ? json_text(meta["config"]) : "";
   json root = {{"format", pieced.empty() ? kFormat : kPiecedFormat},
                {"step", step},
                {"world_size", ranks},
                {"keep", keep},
-               {"config_hash", hex(hash64(config))},
                {"files", std::move(entries)},
                {"meta", meta}};
   if (!pieced.empty()) root["pieced"] = std::move(layouts);
   std::string text = json_text(root, 1);  // even if a class name is not UTF-8
   text.resize(text.size() - 2);           // the final "\n}", which follows the checksum
+  check_length(text.size() + kSelfBegin.size() + kHexDigits + kSelfEnd.size(), meta);
   return text + std::string(kSelfBegin) + hex(hash64(text)) + std::string(kSelfEnd);
 }
 
 Manifest read_manifest(const std::string& folder, const std::string& name) {
   std::string text;
+  const std::string path = folder + "/" + name;
+  if (!file_exists(path) && errno == ENOENT) throw broken(name, "is missing");
   try {
-    text = read_file(folder + "/" + name, limits::kCheckpointManifestBytes);
+    text = read_file(path, limits::kCheckpointManifestBytes);
   } catch (const Error& error) {
     if (error.code() == Exit::storage)
       throw Error::bare(Exit::storage, fmt::format("{}: {}", name, error.message()));
-    throw broken(name, "is missing or unreadable");
+    throw broken(name, error.message());
   }
   check_self(text, name);
   // The checksum proves that nothing has changed, but not who wrote the file.

@@ -34,7 +34,8 @@ struct Manifest {
   std::map<std::string, Layout> pieced = {};
 
   // Returns the manifest as JSON whose last member is the checksum of all text before it, so that
-  // any changed byte is detected.
+  // any changed byte is detected. Throws Error::bare(Exit::usage) if it is too long to be read back
+  // (limits::kCheckpointManifestBytes).
   std::string text() const;
 };
 

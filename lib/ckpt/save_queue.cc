@@ -13,8 +13,9 @@
 namespace bv {
 namespace {
 
-// Nice value of the saving thread. The other threads have 0; 19 is the lowest priority.
+// By how much the nice value of the saving thread is above that of the other threads.
 constexpr int kNice = 5;
+constexpr int kLowestPriority = 19;  // the largest nice value
 
 // Returns this thread's CPU time.
 std::chrono::duration<double> computed() {
@@ -125,7 +126,8 @@ std::deque<SaveQueue::Job>::iterator SaveQueue::waiting() {
 void SaveQueue::run() {
   stay_single_threaded();
   // Gives the training threads priority. A failure is harmless.
-  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+  const int lower = std::min(::getpriority(PRIO_PROCESS, 0) + kNice, kLowestPriority);
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), lower);
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return ended_ || !jobs_.empty(); });

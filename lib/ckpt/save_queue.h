@@ -22,7 +22,8 @@ namespace bv {
 // grows by kShare seconds per second, up to kBurst seconds. Each save uses up part of the budget:
 // its CPU time divided by the number of cores, the time to take its snapshot, and the time that
 // training waits for a buffer. While the budget is spent, leave_out() returns true and the caller
-// takes no snapshot; this lasts at most kBurst / kShare seconds. If the budget runs out while
+// takes no snapshot; this lasts at most kBurst / kShare seconds, however much time the last save
+// took, so saves of a large state may take more than kShare. If the budget runs out while
 // training waits for a buffer, the new save replaces the one that is still queued.
 //
 // The members are called from one thread, that of the training.

@@ -190,11 +190,15 @@ NamedTensors read_zip(const Target& target, uint64_t model_bytes) {
     for (size_t i = 0; i < entries.size(); ++i) {
       if (names[i].starts_with(part.prefix)) bytes += entries[i].bytes;
     }
-    if (bytes > limits::kWeightsBytes + limits::kWeightsPerModel * model_bytes) {
+    const uint64_t most = limits::kWeightsBytes + limits::kWeightsPerModel * model_bytes;
+    if (bytes > most) {
+      const bool known = model_bytes != limits::kUnknownModelBytes;
       throw Error(Exit::usage, target.file,
-                  fmt::format("its arrays would unpack to {}, but the model's parameters take {}",
+                  fmt::format("its arrays would unpack to {}, {} {}",
                               human_bytes(static_cast<double>(bytes)),
-                              human_bytes(static_cast<double>(model_bytes))));
+                              known ? "but the model's parameters take"
+                                    : "but while the model's size is not known, the limit is",
+                              human_bytes(static_cast<double>(known ? model_bytes : most))));
     }
     for (auto& [name, value] : read_npz(target.file, part.prefix, NpzSize::checked)) {
       selected[part.as + name] = std::move(value);
@@ -307,7 +311,26 @@ std::string without_subtree(const std::string& path) { return split_subtree(path
 
 bool is_checkpoint(const std::string& given) {
   const std::string path = checkpoint_path(given);
-  return folder_exists(path) && !file_exists(path + kFolderFile);
+  if (!folder_exists(path)) return false;
+  if (!file_exists(path + kFolderFile)) return true;
+  // The file may be an export of the run: its checkpoints count, which may be newer.
+  return holds_checkpoint(path) || !CkptFolder::at(path).steps().empty();
+}
+
+std::string advice_for_weights_in(const std::string& path) {
+  if (!folder_exists(path) || is_checkpoint_folder(path) || !CkptFolder::at(path).steps().empty())
+    return "";
+  if (file_exists(path + kFolderFile + ".index.json"))
+    return "its weights are in several files: save them as one model.safetensors";
+  std::vector<std::string> files;
+  for_each_entry(path, [&](const FolderEntry& entry) {
+    const std::string suffix = fs::path(entry.name).extension().string();
+    const bool weights = suffix == ".safetensors" || suffix == ".npz" ||
+                         std::find(kPickles.begin(), kPickles.end(), suffix) != kPickles.end();
+    if (entry.file && weights) files.push_back((fs::path(path) / entry.name).string());
+  });
+  std::sort(files.begin(), files.end());
+  return files.empty() ? "" : "give the file itself: " + short_list(files);
 }
 
 NamedTensors read_weights(const std::string& path, uint64_t model_bytes) {

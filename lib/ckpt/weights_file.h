@@ -15,7 +15,7 @@ namespace bv {
 //   - a checkpoint of bvtrain, a ckpt/ folder or a workdir: its params/... and buffers/...
 //   - an npz file of big_vision: its params/..., or else its opt/target/..., or else all of it (as
 //     in utils.py, `load_checkpoint_np` and `load_params`)
-//   - a safetensors file, or a folder that holds model.safetensors
+//   - a safetensors file, or a folder that holds model.safetensors and no checkpoint
 // Parameters are returned without the root "params/"; buffers (running statistics) as
 // "buffers/...". A suffix ":sub/tree" of `path` selects the parameters below that name instead, in
 // the file or below its root. If there are none, the error lists the subtrees that exist.
@@ -51,7 +51,12 @@ std::string json_not_read(const std::string& path, const std::string& name);
 // Returns `path` without its ":sub/tree". Throws Error(Exit::usage) if there is no such file.
 std::string without_subtree(const std::string& path);
 
-// Returns whether `path` is a folder with checkpoints of a run, not a folder with weights only.
+// Returns whether `path` is a folder of a run, not a folder with weights only. A folder with a
+// model.safetensors is one if it also holds checkpoints.
 bool is_checkpoint(const std::string& path);
+
+// Returns how to load the weights in the folder `path` if it holds no checkpoint, but weights under
+// other names than model.safetensors: "give the file itself: hf/vit.safetensors". Otherwise "".
+std::string advice_for_weights_in(const std::string& path);
 
 }  // namespace bv

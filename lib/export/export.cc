@@ -10,6 +10,7 @@
 #include "lib/model/meta_device.h"
 #include "lib/model/target_scale.h"
 #include "lib/report/log.h"
+#include "lib/util/limits.h"
 #include "lib/util/text.h"
 
 namespace bv {
@@ -90,8 +91,12 @@ void export_weights(const TrainedModel& trained, const std::string& format,
   const NamedTensors all = with_roots(trained);
   TrainedModel as_trained = trained;
   as_trained.image = trained.trained_on.value_or(trained.image);
-  const Metadata about = metadata_of(as_trained);
-  if (format == "npz") return write_npz(output, all, {{kModelCardArray, {metadata_json(about)}}});
+  if (format == "npz") {
+    // A character takes 4 bytes.
+    const Metadata about = metadata_within(as_trained, limits::kNpzTextBytes / 4 - 1024, output);
+    return write_npz(output, all, {{kModelCardArray, {metadata_json(about)}}});
+  }
+  const Metadata about = metadata_within(as_trained, safetensors_room(all), output);
   replace_file(output, [&](FileWriter& out) { write_safetensors(out, all, about); });
 }
 

@@ -9,7 +9,7 @@ namespace bv {
 
 void write_timm(const std::string& output, const TrainedModel& trained, const NamedTensors& params,
                 const std::string& timm_class, const nlohmann::json& arguments) {
-  Metadata about = metadata_of(trained);
+  Metadata about = metadata_within(trained, safetensors_room(params), output);
   about["format"] = "pt";
   about["timm"] = arguments.dump();
   about["timm_class"] = timm_class;

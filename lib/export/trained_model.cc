@@ -42,7 +42,16 @@ std::optional<ImageSize> size_in_file(const std::string& path, const std::string
   if (model != "vit" && model != "mlp_mixer") return std::nullopt;
   const bool vit = model == "vit";
   // There is no model to compare the file with yet; load_weights() does that later.
-  const NamedTensors file = read_weights(path, limits::kUnknownModelBytes);
+  NamedTensors file;
+  try {
+    file = read_weights(path, limits::kUnknownModelBytes);
+  } catch (const Error& error) {
+    constexpr uint64_t kMost =
+        limits::kWeightsBytes + limits::kWeightsPerModel * limits::kUnknownModelBytes;
+    if (peek_weights(path).value_or(0) <= kMost) throw;
+    throw Error(error.code(), error.where(),
+                error.message() + "; give --image-size HEIGHT,WIDTH[,CHANNELS]");
+  }
   const auto counted =
       file.find(vit ? "pos_embedding" : "MixerBlock_0/token_mixing/Dense_0/kernel");
   const auto patch = file.find(vit ? "embedding/kernel" : "stem/kernel");
@@ -132,7 +141,7 @@ void read_meta(const Restored& checkpoint, ModelCard& card) {
 // folder: what is read there, one after the other, is then of the same step.
 std::string one_checkpoint(const std::string& path) {
   const std::string folder = without_subtree(path);
-  if (!is_checkpoint(folder) || file_exists(folder + "/" + kManifestName)) return path;
+  if (!is_checkpoint(folder) || is_checkpoint_folder(folder)) return path;
   const auto nothing = [](const std::string&, const std::vector<int64_t>&,
                           const std::vector<int64_t>&) { return ElementRange{}; };
   const std::string newest = Checkpointer::load(folder, {.wanted = nothing}).folder;
@@ -198,6 +207,20 @@ Metadata metadata_of(const TrainedModel& trained) {
   const ImageSize& image = trained.image;
   if (image.height > 0 && image.width > 0) card.image = {image.height, image.width, image.channels};
   return to_metadata(card);
+}
+
+Metadata metadata_within(const TrainedModel& trained, uint64_t most, const std::string& output) {
+  Metadata about = metadata_of(trained);
+  const std::vector<std::string>& names = trained.card.class_names;
+  if (names.empty()) return about;
+  const size_t bytes = metadata_json(about).size();
+  if (bytes <= most) return about;
+  log::warn("{}: the {} class names are left out: with them the metadata takes {}, and {} fit",
+            output, human_count(std::ssize(names)), human_bytes(static_cast<double>(bytes)),
+            human_bytes(static_cast<double>(most)));
+  TrainedModel unnamed = trained;
+  unnamed.card.class_names.clear();
+  return metadata_of(unnamed);
 }
 
 ImageSize parse_image_size(const std::string& text) {

@@ -64,6 +64,10 @@ void set_image_size(TrainedModel& trained, ImageSize size);
 // Returns what every exported file says about its model, under the keys of lib/ckpt/model_card.h.
 Metadata metadata_of(const TrainedModel& trained);
 
+// The same for a file that can hold `most` bytes of metadata as JSON. If the class names make it
+// longer, they are left out, with a warning that names the file `output`.
+Metadata metadata_within(const TrainedModel& trained, uint64_t most, const std::string& output);
+
 // Returns the section of the first evaluator that has a pp_fn: `bvtrain predict` preprocesses as it
 // does, and exported files carry its text.
 std::optional<Config> first_evaluator_with_pp(const Config& config);

@@ -78,8 +78,12 @@ std::shared_ptr<const Dataset> open_data(const PredictModel& model, const Predic
   const Config keys = evaluator(config, request.eval);
   const auto quarantine = Quarantine::read(keys);
   const auto open = prepare_data(keys.section("data"), env);
+  const Pipeline pp(keys, "pp_fn");
+  std::optional<ClassNames> classes;
+  if (pp.reads_data_labels(keys.get("label_key", "labels")))
+    classes = ClassNames{model.class_names, "the model"};
   throw_problems(config);
-  auto data = open(ClassNames{model.class_names, "the model"});
+  auto data = open(classes);
   if (quarantine) data = quarantine->leave_out(data, "evals." + request.eval, usable_cores());
   throw_problems(config);
   // The checkpoint counts an evaluator's `train` with its data.

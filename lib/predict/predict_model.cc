@@ -76,8 +76,12 @@ void use_training(const ModelCard& card, PredictModel& model) {
 }
 
 void open_weights(const PredictFrom& from, PredictModel& model) {
-  if (is_checkpoint(from.weights))
-    throw Error(Exit::usage, "--weights " + from.weights, "is a folder of a run; give --workdir");
+  if (is_checkpoint(from.weights)) {
+    const std::string advice = advice_for_weights_in(from.weights);
+    throw Error(Exit::usage, "--weights " + from.weights,
+                advice.empty() ? "is a folder of a run; give --workdir"
+                               : "is a folder without a model.safetensors; " + advice);
+  }
   if (is_checkpoint(without_subtree(from.weights))) {
     throw Error(
         Exit::usage, "--weights " + from.weights,

@@ -35,27 +35,31 @@ std::vector<std::vector<Guess>> best_classes(const PredictedBatch& batch, int64_
     throw Error(Exit::usage, "--output",
                 "classes need logits (n, classes); write the outputs to an *.npz");
   if (batch.numbers) {
-    for (int64_t i = 0; i < logits.size(0); ++i) {
+    const at::Tensor numbers = logits.contiguous();
+    const float* number = numbers.const_data_ptr<float>();
+    for (int64_t i = 0; i < numbers.size(0); ++i) {
       std::vector<Guess>& row = best.emplace_back();
-      for (int64_t k = 0; k < logits.size(1); ++k) row.push_back({k, logits[i][k].item<float>()});
+      for (int64_t k = 0; k < numbers.size(1); ++k) row.push_back({k, *number++});
     }
     return best;
   }
   // Logits decide, because different ones may have equal probabilities, such as 1. Classes with
   // equal logits are in the order of their numbers, as in evaluators.
   const at::Tensor classes = at::argsort(logits, /*stable=*/true, /*dim=*/1, /*descending=*/true)
-                                 .slice(1, 0, std::min(top, logits.size(1)));
+                                 .slice(1, 0, std::min(top, logits.size(1)))
+                                 .contiguous();
   const at::Tensor probabilities = batch.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
-  const at::Tensor values = probabilities.gather(1, classes);
+  const at::Tensor values = probabilities.gather(1, classes).contiguous();
   at::Tensor predicted;  // (n, classes) bool; in float64, as evaluators compare
-  if (batch.multilabel) predicted = at::sigmoid(logits.to(at::kDouble)).ge(batch.threshold);
+  if (batch.multilabel)
+    predicted = at::sigmoid(logits.to(at::kDouble)).ge(batch.threshold).contiguous();
+  const int64_t* index = classes.const_data_ptr<int64_t>();
+  const float* value = values.const_data_ptr<float>();
+  const bool* flags = batch.multilabel ? predicted.const_data_ptr<bool>() : nullptr;
   for (int64_t i = 0; i < values.size(0); ++i) {
     std::vector<Guess>& row = best.emplace_back();
-    for (int64_t k = 0; k < values.size(1); ++k) {
-      const auto index = classes[i][k].item<int64_t>();
-      row.push_back({index, values[i][k].item<float>(),
-                     !batch.multilabel || predicted[i][index].item<bool>()});
-    }
+    for (int64_t k = 0; k < values.size(1); ++k, ++index)
+      row.push_back({*index, *value++, !flags || flags[i * logits.size(1) + *index]});
   }
   return best;
 }

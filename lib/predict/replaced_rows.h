@@ -19,11 +19,12 @@ class ReplacedRows {
   ReplacedRows(CkptFolder ckpt, std::string file)
       : ckpt_(std::move(ckpt)), file_(std::move(file)) {}
 
-  // Returns the step of the first row whose weights the run has discarded: a later start, from this
-  // step or an earlier one, has led to `found`. Skips a row before `found` whose checkpoint still
-  // exists: without the row, that checkpoint would be evaluated and discarded again each time.
-  // Returns nullopt if there is no such row. Also returns nullopt, after a warning, if dropping the
-  // rows from there on would lose a valid row whose checkpoint is gone.
+  // Returns the step of the first row whose weights the run has discarded: after the row was
+  // measured, the run was started again at that step or an earlier one, and that start has led to
+  // `found`. Skips a row before `found` whose checkpoint still exists: without the row, that
+  // checkpoint would be evaluated and discarded again each time. Returns nullopt if there is no
+  // such row. Also returns nullopt, after a warning, if dropping the rows from there on would lose
+  // a valid row whose checkpoint is gone.
   std::optional<int64_t> first_discarded(const EvaluatedCheckpoints& done, const Restored& found);
 
   // Rows are in the order of steps, so a step that is evaluated late replaces the rows of later

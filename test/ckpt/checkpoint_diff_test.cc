@@ -118,6 +118,22 @@ TEST_CASE("diff: missing tensors, other shapes and dtypes, and the config") {
   CHECK(diff.config[0].text() == "lr: 0.1 -> 0.2");
 }
 
+TEST_CASE("diff: a null in a config is a value") {
+  const NamedTensors none;
+  const auto lines = [&](const std::string& a, const std::string& b) {
+    Names changed;
+    for (const ConfigChange& change :
+         diff_checkpoints(checkpoint(none, a), checkpoint(none, b)).config)
+      changed.push_back(change.text());
+    return changed;
+  };
+  const std::string null = R"({"optax": {"momentum": null}})";
+  CHECK(lines(null, "{}") == Names{"optax.momentum: null -> not set"});
+  CHECK(lines("{}", null) == Names{"optax.momentum: not set -> null"});
+  CHECK(lines(null, R"({"optax": {"momentum": 0.9}})") == Names{"optax.momentum: null -> 0.9"});
+  CHECK(lines(null, null) == Names{});
+}
+
 TEST_CASE("average: means in float64, in the dtype of the tensor, integers of the last one") {
   const MemoryFolder folder;
   const Workdir workdir(folder.path());

@@ -11,6 +11,7 @@
 #include "lib/ckpt/command/checkpoint_removal.h"
 #include "lib/util/file.h"
 #include "test/ckpt/support.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -110,7 +111,7 @@ TEST_CASE("the list names a wrong manifest and a wrong size, verifying also a ch
   run.damage(run.ckpt.step(30));
   fs::remove(run.ckpt.step(20) + "/manifest.json");
   const std::vector<ListedCheckpoint> all = list_checkpoints(run.folder.path()).checkpoints;
-  CHECK(all[1].fault == "manifest.json: is missing or unreadable");
+  CHECK(all[1].fault == "manifest.json: is missing");
   CHECK(all[1].why.empty());
   CHECK(all[2].fault.empty());
   CHECK(all[2].why == Words{"newest"});
@@ -186,6 +187,36 @@ TEST_CASE("removing checkpoints keeps the newest whole one, and counts only what
   CHECK(Checkpointer::load(run.folder.path()).step == 30);
   CHECK(Checkpointer::load(run.folder.path() + ":best").step == 20);
   CHECK(run.ckpt.leftovers("").empty());
+}
+
+TEST_CASE("removing a checkpoint that is a symbolic link leaves its files, which a warning says") {
+  const ListedRun run;
+  const MemoryFolder other;
+  fs::rename(run.ckpt.step(10), other / "moved");
+  fs::create_directory_symlink(other / "moved", run.ckpt.step(10));
+  std::vector<RemovedCheckpoint> removed;
+  const std::string told =
+      logged([&] { removed = remove_checkpoints(run.ckpt, {10}, /*dry=*/false); });
+  REQUIRE(removed.size() == 1);
+  CHECK(removed[0].freed == 0);
+  CHECK(told.find("/step-10 is a link and is removed alone; what is in ") != std::string::npos);
+  CHECK(run.ckpt.steps() == Steps{20, 30, 40});
+  CHECK(file_exists((other / "moved") + kShard));
+}
+
+TEST_CASE("a checkpoint in the current folder has the name of that folder") {
+  const ListedRun run;
+  const std::string here = run.ckpt.step(10) + "/.";
+  CHECK(list_checkpoints(here).checkpoints.at(0).name == "step-10");
+  fs::rename(run.ckpt.step(10), run.ckpt.step(11));
+  CHECK(checkpoint_fault(run.ckpt.step(11) + "/.", FaultSearch::sizes) ==
+        "manifest.json belongs to step 10");
+}
+
+TEST_CASE("a manifest.json of something else does not hide the checkpoints of a workdir") {
+  const ListedRun run;
+  run.folder.write("manifest.json", "{}");
+  CHECK(checkpoint_folders(run.folder.path()).size() == 5);
 }
 
 TEST_CASE("without a whole checkpoint only named ones are removed") {

@@ -14,6 +14,7 @@
 #include "lib/util/file.h"
 #include "test/ckpt/states.h"
 #include "test/ckpt/support.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -47,6 +48,29 @@ TEST_CASE(
   check_state(Checkpointer::load(name), 5);
   flip(ckpt.best("loss") + "/state-00000-of-00001.safetensors", 20);
   CHECK(line().ends_with("; `bvtrain ckpt verify " + ckpt.path() + "` checks each"));
+}
+
+TEST_CASE("checkpointer: a fall back names a newer best checkpoint, from which a run continues") {
+  const MemoryFolder folder;
+  const Workdir workdir(folder.path());
+  save_all(workdir, {5, 10});
+  const CkptFolder ckpt = workdir.ckpt();
+  const std::string best = ckpt.best("loss");
+  write_best(best, ckpt.step(10), {"val/loss", false, 10, 0.5});
+  write_best(ckpt.best("old"), ckpt.step(5), {"val/loss", false, 5, 0.5});
+  fs::remove(ckpt.step(10) + "/state-00000-of-00001.safetensors");
+  const auto told = [&](int64_t step) {
+    return logged([&] { check_state(Checkpointer::latest(workdir).value(), step); });
+  };
+  const std::string text = told(5);
+  CHECK(text.find(fmt::format("{0} is intact and of step 10, newer than step-5: to continue a run "
+                              "from it, stop the run, delete {1} and rename {0} to {1}",
+                              best, ckpt.step(10))) != std::string::npos);
+  CHECK(text.find("best-old") == std::string::npos);
+  fs::remove_all(ckpt.step(10));
+  fs::rename(best, ckpt.step(10));
+  const Restored again = Checkpointer::latest(workdir, {.resumes = true}).value();
+  CHECK(again.step == 10);
 }
 
 TEST_CASE("checkpointer: load names what it refuses") {

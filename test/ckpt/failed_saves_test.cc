@@ -63,7 +63,7 @@ TEST_CASE("saves: one may wait for another, and they are committed in order") {
   CHECK(steps(workdir).empty());
   go = true;
   CHECK(checkpointer.free_buffer() == first);  // waits for the first save
-  CHECK(checkpointer.committed_step() >= 1);
+  CHECK(steps(workdir).front() == 1);
   checkpointer.wait();
   CHECK(steps(workdir) == std::vector<int64_t>{1, 2});
   CHECK(read_file(workdir.ckpt().last()) == "step-2\n");
@@ -146,7 +146,7 @@ TEST_CASE("saves: a write that fails is tried again") {
   checkpointer.start();
   const std::string blocked = block(workdir, 1);
   checkpointer.save(kernel_state(1), false);
-  CHECK(!wait_until([&] { return checkpointer.committed_step() == 1; }, 0.1));
+  CHECK(!wait_until([&] { return !steps(workdir).empty(); }, 0.1));
   fs::remove(blocked);
   checkpointer.wait();
   CHECK(steps(workdir) == std::vector<int64_t>{1});

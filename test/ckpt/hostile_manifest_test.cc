@@ -3,6 +3,7 @@
 
 #include "lib/ckpt/manifest.h"
 #include "lib/ckpt/read_checkpoint.h"
+#include "lib/util/limits.h"
 #include "lib/util/rng.h"
 #include "test/support/error.h"
 #include "test/support/folder.h"
@@ -38,6 +39,21 @@ TEST_CASE("a manifest that names files elsewhere is refused", "[manifest]") {
           fmt::format("manifest.json: invalid file name '{}'", name));
   }
   CHECK(refused_manifest("[" + file_named("state") + "]") == "state: is missing");
+}
+
+TEST_CASE("a manifest that cannot be read says why, and one that could not is not written",
+          "[manifest]") {
+  const MemoryFolder folder;
+  const auto line = [&] { return error_of([&] { read_manifest(folder.path()); }); };
+  CHECK(line() == "manifest.json: is missing");
+  folder.make("manifest.json");
+  CHECK(line() == "manifest.json: is a folder");
+  Manifest manifest;
+  manifest.meta["class_names"] =
+      nlohmann::json::array({std::string(limits::kCheckpointManifestBytes, 'a')});
+  CHECK(error_of([&] { manifest.text(); }) ==
+        "manifest.json: would take 128.0 MiB, and at most 128.0 MiB can be read back; the class "
+        "names take 128.0 MiB");
 }
 
 TEST_CASE("a manifest of deep JSON is refused before it is parsed", "[manifest]") {

@@ -13,6 +13,7 @@
 #include "test/ckpt/support.h"
 #include "test/support/compare.h"
 #include "test/support/golden.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 
@@ -131,6 +132,10 @@ TEST_CASE("layouts: stacking needs every block, all of one shape") {
         "f: error: Transformer/encoderblock_0/LayerNorm_0/scale is missing, but there are 1 such "
         "blocks");
   tree = small_vit();
+  at::Tensor& half = tree["Transformer/encoderblock_1/LayerNorm_0/scale"];
+  half = half.to(at::kHalf);
+  CHECK(stack_blocks(tree, "f").at("Transformer/encoderblock/LayerNorm_0/scale").scalar_type() ==
+        at::kFloat);
   tree["Transformer/encoderblock_1/LayerNorm_0/scale"] = at::ones({9});
   CHECK(error_of([&] { stack_blocks(tree, "f"); }) ==
         "f: error: Transformer/encoderblock_1/LayerNorm_0/scale has shape (9), but that of block 0 "
@@ -163,6 +168,16 @@ TEST_CASE("layouts: children are renumbered in natural order at every level") {
   old = {{"pos_embedding", one}, {"Transformer/pos_embedding", one}};
   CHECK(error_of([&] { repair_vit(old, "f"); }) ==
         "f: error: two arrays of the file map to the same name 'pos_embedding'");
+}
+
+TEST_CASE("layouts: old group norms of BiT lose their axes of size 1") {
+  const at::Tensor norm = at::arange(4, at::kFloat), kernel = at::ones({1, 1, 1, 4});
+  const NamedTensors tree = repair_bit({{"gn_root/scale", norm.view({1, 1, 1, 4})},
+                                        {"block1/unit01/gn1/bias", norm},
+                                        {"block1/unit01/conv1/kernel", kernel}});
+  CHECK(tree.at("gn_root/scale").equal(norm));
+  CHECK(tree.at("block1/unit01/gn1/bias").equal(norm));
+  CHECK(tree.at("block1/unit01/conv1/kernel").equal(kernel));
 }
 
 TEST_CASE("layouts: the class token's position is added to it") {
@@ -200,6 +215,25 @@ TEST_CASE("layouts: a file's grid says whether the class token has a position") 
   CHECK(left(7, 20, {2, 3}, true) == 6);
   CHECK(left(7, 0, {2, 3}, true) == 6);
   CHECK(left(17, 36, {3, 3}, true) == 16);  // the grid of another model
+}
+
+TEST_CASE("layouts: a warning says if a class token's position may be one of the model's grid") {
+  const auto logged_for = [](int64_t positions, bool cls, TokenGrid stored) {
+    NamedTensors tree = {{"pos_embedding", at::ones({1, 50, 2})}};
+    if (cls) tree["cls"] = at::zeros({1, 1, 2});
+    return logged([&] { split_class_position(tree, positions, "f", stored); });
+  };
+  CHECK(
+      logged_for(50, true, {})
+          .find(
+              "f: pos_embedding has 50 positions, as many as the model; as in big_vision they are "
+              "taken for the class token's and those of 7x7 patches, and resampled; if they are "
+              "those of the model's patches, store pos_embedding as (1, rows, columns, 2)") !=
+      std::string::npos);
+  CHECK(logged_for(49, true, {}).empty());
+  CHECK(logged_for(50, false, {}).empty());
+  CHECK(logged_for(50, true, {5, 10}).empty());
+  CHECK(logged_for(50, true, {7, 7}).empty());
 }
 
 TEST_CASE("layouts: the sum of a class token and its position has float32 precision") {

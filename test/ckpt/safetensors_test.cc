@@ -68,7 +68,7 @@ TEST_CASE(
                              {"a", at::ones({1}, at::kHalf)}});
     const std::string content = read_file(file);
     const auto bytes = std::span(reinterpret_cast<const uint8_t*>(content.data()), content.size());
-    const SafetensorsHeader header = parse_safetensors_header(bytes, file);
+    const SafetensorsHeader header = parse_safetensors_header(bytes, bytes.size(), file);
     CHECK(header.data % 64 == 0);
     for (const auto& entry : header.entries) {
       CHECK((header.data + entry.begin) % safetensors_element_bytes(entry.dtype) == 0);

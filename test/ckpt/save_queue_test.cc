@@ -1,7 +1,10 @@
 #include "lib/ckpt/save_queue.h"
 
 #include <ATen/Parallel.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <latch>
@@ -73,6 +76,21 @@ TEST_CASE("with BVTRAIN_SAVE_BUDGET training waits for a slow save, and no save 
   }
   queue.await_all();
   CHECK(queue.left_out() == 0);
+}
+
+TEST_CASE("the thread that saves has a lower priority than the one that starts it") {
+  constexpr int kLowest = 19;
+  int own = 0, saving = 0;
+  std::thread training([&] {
+    const int nicer = std::min(::getpriority(PRIO_PROCESS, 0) + 7, kLowest);
+    CHECK(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), nicer) == 0);
+    own = ::getpriority(PRIO_PROCESS, 0);
+    SaveQueue queue;
+    queue.add({.work = [&] { saving = ::getpriority(PRIO_PROCESS, 0); }});
+    queue.await_all();
+  });
+  training.join();
+  CHECK(saving == std::min(own + 5, kLowest));
 }
 
 TEST_CASE("the thread that saves computes alone") {

@@ -113,6 +113,35 @@ TEST_CASE("weights: a safetensors file, a folder of one, and a checkpoint") {
   // Frozen parameters have no average.
   CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a buffers/mean frozen");
   CHECK(names(read_weights(workdir.ckpt().step(3), 0)) == "a buffers/mean frozen");
+
+  // Files of others in the workdir: an export, and a manifest.json of something else.
+  std::filesystem::copy(folder / "a.safetensors", folder / "run/model.safetensors");
+  CHECK(is_checkpoint(workdir.dir()));
+  CHECK(peek_weights(workdir.dir()) == std::nullopt);
+  CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean frozen");
+  CHECK(names(read_weights(workdir.dir() + ":ema", 0)) == "a buffers/mean frozen");
+  CHECK(names(read_weights(folder / "run/model.safetensors", 0)) == "head.bias vit.x.weight");
+  write(folder / "run/manifest.json", R"({"files": []})");
+  CHECK_FALSE(is_checkpoint_folder(workdir.dir()));
+  CHECK(is_checkpoint_folder(workdir.ckpt().step(3)));
+  CHECK(Checkpointer::load(workdir.dir()).step == 3);
+  CHECK(Checkpointer::peek(workdir.dir())->step == 3);
+  CHECK(names(read_weights(workdir.dir(), 0)) == "a buffers/mean frozen");
+}
+
+TEST_CASE("weights: a folder of weights under other names is told from one of a run") {
+  const MemoryFolder folder;
+  write_safetensors(folder / "vit.safetensors", {{"head.bias", kOne}});
+  write(folder / "README.md", "a model");
+  const auto line = [&] { return error_of([&] { read_weights(folder.path(), 0); }); };
+  const std::string begin =
+      folder.path() + ": error: holds no checkpoint and no model.safetensors; ";
+  CHECK(line() == begin + "give the file itself: " + (folder / "vit.safetensors"));
+  write(folder / "pytorch_model.bin", "x");
+  CHECK(line() == begin + "give the file itself: " + (folder / "pytorch_model.bin") + ", " +
+                      (folder / "vit.safetensors"));
+  write(folder / "model.safetensors.index.json", "{}");
+  CHECK(line() == begin + "its weights are in several files: save them as one model.safetensors");
 }
 
 TEST_CASE("weights: pickles are refused by name and by content, with advice") {

@@ -19,6 +19,7 @@
 #include "test/ckpt/support.h"
 #include "test/support/clock.h"
 #include "test/support/limits.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 
@@ -276,6 +277,24 @@ TEST_CASE("workdir: remove deletes a run's files and leaves those of others") {
   Workdir next(mixed.dir());
   next.claim();
   CHECK(fs::exists(next.lock()));
+}
+
+TEST_CASE("workdir: remove deletes the checkpoints behind a link, and says which links it leaves") {
+  const MemoryFolder folder;
+  Workdir workdir(folder / "run");
+  workdir.claim();
+  for (const char* file :
+       {"disk/step-3/manifest.json", "disk/step-4.tmp/x", "disk/best/x", "disk/.trash-step-2/x",
+        "disk/LAST", "disk/notes", "disk/step-by-step", "board/events"})
+    folder.write(file, "x");
+  fs::create_directory_symlink(folder / "disk", workdir.ckpt().path());
+  fs::create_directory_symlink(folder / "board", workdir.tensorboard());
+  const std::string told = logged([&] { CHECK(workdir.remove().empty()); });
+  CHECK_FALSE(fs::exists(workdir.dir()));
+  CHECK(names_in(folder / "disk") == std::set<std::string>{"notes", "step-by-step"});
+  CHECK(fs::exists(folder / "board/events"));
+  CHECK(told.find(workdir.tensorboard() + " is a link; what is in ") != std::string::npos);
+  CHECK(told.find(workdir.ckpt().path()) == std::string::npos);
 }
 
 // The run is complete, so a file that stays must not make it a failure.

@@ -93,6 +93,26 @@ TEST_CASE("export: every format carries the same metadata") {
   CHECK(read_weights_metadata(folder / "timm").at("bvtrain.image") == "[32,32,3]");
 }
 
+TEST_CASE("export: class names that a format cannot hold are left out with a warning") {
+  const MemoryFolder folder;
+  TrainedModel what = trained("vit", small("vit"));
+  const auto told = [&](const std::string& format, size_t bytes) {
+    what.card.class_names = std::vector<std::string>(7, "n");
+    what.card.class_names[0] = std::string(bytes, 'a');
+    return logged([&] { export_weights(what, format, folder / format); });
+  };
+  for (const std::string format : {"safetensors", "timm", "npz"}) {
+    INFO(format);
+    const size_t most = (format == "npz" ? size_t{16} : size_t{8}) << 20;
+    CHECK(told(format, most - (size_t{1} << 20)).find("left out") == std::string::npos);
+    CHECK(read_weights_metadata(folder / format).contains("bvtrain.class_names"));
+    CHECK(told(format, most).find((folder / format) + ": the 7 class names are left out: with ") !=
+          std::string::npos);
+    CHECK_FALSE(read_weights_metadata(folder / format).contains("bvtrain.class_names"));
+    CHECK(read_weights_metadata(folder / format).at("bvtrain.num_classes") == "0");
+  }
+}
+
 TEST_CASE("export: timm's vit takes whole patches only, which a warning says") {
   const MemoryFolder folder;
   const auto told = [&](ImageSize image) {

@@ -6,7 +6,8 @@
 namespace bv::test {
 
 FUZZ_TARGET(safetensors) {
-  errors_only([&] { parse_safetensors_header(bytes_of(input), "f"); });
+  const auto bytes = bytes_of(input);
+  errors_only([&] { parse_safetensors_header(bytes, bytes.size(), "f"); });
   const std::string file = scratch_file("d.safetensors", input);
   errors_only([&] { read_safetensors(file); });
 }

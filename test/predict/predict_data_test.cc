@@ -288,6 +288,38 @@ TEST_CASE("predict tells of other examples than in training, but not if `train` 
   CHECK_THAT(log_of("knn"), !Catch::Contains("other examples"));
 }
 
+TEST_CASE("--eval compares no class names that the evaluator's pp_fn does not use") {
+  const TempFolder folder;
+  folder.write("1.jpg", flat_jpeg(90));
+  const std::string kinds = folder.write("kinds.txt", "x\nyy\n");
+  const std::string file =
+      folder.write("val.csv", "image,label,kind\n1.jpg,ship,yy\n1.jpg,cat,x\n");
+  PredictModel model;
+  model.config = parse_config(
+      "num_classes: 2\n"
+      "evals:\n"
+      "  val:\n"
+      "    data: {name: csv, split: all, fname: " +
+          file +
+          "}\n"
+          "    pp_fn: decode|value_range(-1, 1)|lookup('" +
+          kinds +
+          "', inkey='kind', outkey='k')|onehot(2, key='k', key_result='labels')|"
+          "keep('image', 'labels')\n",
+      "t.yaml");
+  model.class_names = {"cat", "dog"};
+  PredictRequest request;
+  request.eval = "val";
+  request.outputs = {"image"};
+  request.labels = true;
+  std::vector<int64_t> found;
+  predict(model, request, [&](const PredictedBatch& batch) {
+    for (const PredictedRow& row : batch.rows)
+      found.insert(found.end(), row.label->classes.begin(), row.label->classes.end());
+  });
+  CHECK(found == std::vector<int64_t>{1, 0});
+}
+
 TEST_CASE("--eval draws random ops with the seed of the run, as its evaluator does") {
   PredictModel model;
   model.config = parse_config(

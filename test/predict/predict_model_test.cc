@@ -43,6 +43,17 @@ struct WeightsFile {
 
 }  // namespace
 
+TEST_CASE("a folder of weights under another name is not called a run") {
+  const WeightsFile f;
+  f.put(to_metadata(example_card()));
+  CHECK(error_of([&] {
+          open_predict_model(
+              {.workdir = "", .weights = f.folder.path(), .config = "", .overrides = {}});
+        }) ==
+        "--weights " + f.folder.path() +
+            ": error: is a folder without a model.safetensors; give the file itself: " + f.file);
+}
+
 TEST_CASE("a card is the config of its model") {
   const WeightsFile f;
   f.put(to_metadata(example_card()));

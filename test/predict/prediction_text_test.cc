@@ -4,8 +4,11 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 
+#include <atomic>
 #include <cmath>
+#include <memory>
 
 #include "test/support/error.h"
 
@@ -31,6 +34,13 @@ PredictedBatch unread() {
   batch.rows = {{.name = "e", .error = "bad"}};
   batch.arrays.clear();
   return batch;
+}
+
+std::atomic<int> g_operators{0};
+
+std::unique_ptr<at::ObserverContext> count_operator(const at::RecordFunction&) {
+  ++g_operators;
+  return nullptr;
 }
 
 std::string whole(PredictionText& text, const std::vector<PredictedBatch>& batches) {
@@ -220,6 +230,24 @@ TEST_CASE(
         "1 of 1 are right\n");
   CHECK(json_lines(1)->add(batch).starts_with(
       R"({"file":"a.jpg","labels":[{"index":0,"class":"cat"},{"index":2,"class":"ox"}],"top")"));
+}
+
+TEST_CASE("no operator is called for each class of each image") {
+  constexpr int kClasses = 1000, kAtMost = 100;
+  PredictedBatch batch = example_batch();
+  batch.class_names.clear();
+  batch.arrays["logits"] = at::zeros({2, kClasses});
+  for (const bool numbers : {false, true}) {
+    batch.numbers = numbers;
+    batch.multilabel = !numbers;
+    g_operators = 0;
+    const at::CallbackHandle handle = at::addGlobalCallback(
+        at::RecordFunctionCallback(count_operator).scopes({at::RecordScope::FUNCTION}));
+    prediction_table()->add(batch);
+    json_lines(kClasses)->add(batch);
+    at::removeCallback(handle);
+    CHECK(g_operators < kAtMost);
+  }
 }
 
 TEST_CASE("classes need logits of two dimensions") {

@@ -9,7 +9,8 @@
 namespace bv {
 
 // Returns the checkpoint in the last of `folders`, with its parameters and buffers replaced by the
-// means over all of them. With `ema` the averaged weights are also read, and their means returned.
+// means over all of them; a regression's target scale stays, which must be the same in all. With
+// `ema` the averaged weights are also read, and their means returned.
 //
 // The values are summed in float64 in the order of `folders`; the means have the dtype of the
 // tensor. Tensors of integers and bools are those of the last checkpoint. The state of the

@@ -21,7 +21,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string name_of(const std::string& folder) { return fs::path(folder).filename().string(); }
+std::string name_of(const std::string& folder) {
+  const std::string name = fs::path(folder).filename().string();
+  std::error_code error;
+  return name == "." || name == ".." ? fs::canonical(folder, error).filename().string() : name;
+}
 
 std::time_t time_of(const std::string& file) {
   struct stat info {};
@@ -103,7 +107,7 @@ std::vector<std::string> checkpoint_folders(const std::string& given) {
   std::string path = checkpoint_path(given);
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
-  if (file_exists(path + "/" + kManifestName)) return {path};
+  if (is_checkpoint_folder(path)) return {path};
   const CkptFolder ckpt = CkptFolder::at(path);
   std::vector<std::string> folders;
   for (const int64_t step : ckpt.steps()) folders.push_back(ckpt.step(step));

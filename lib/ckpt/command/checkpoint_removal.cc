@@ -18,10 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the bytes of the folder's files that have no other hard link.
+// Returns the bytes of the folder's files that have no other hard link; 0 for a symbolic link,
+// whose target stays.
 uint64_t unshared_bytes(const std::string& folder) {
   uint64_t bytes = 0;
   std::error_code error;
+  if (fs::is_symlink(folder, error)) return 0;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     struct stat info {};
     const bool found = ::lstat(it->path().c_str(), &info) == 0;

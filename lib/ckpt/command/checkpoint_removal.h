@@ -25,7 +25,8 @@ void require_unchanged(const CkptFolder& ckpt, const std::vector<int64_t>& befor
 
 struct RemovedCheckpoint {
   int64_t step = 0;
-  uint64_t freed = 0;  // bytes of the files that had no other hard link, as in ckpt/best
+  // Bytes of the files that had no other hard link, as in ckpt/best; 0 for a symbolic link.
+  uint64_t freed = 0;
 };
 
 // Removes the checkpoints of these steps, which must exist. With `dry` it only returns what it

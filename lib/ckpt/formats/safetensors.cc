@@ -11,6 +11,7 @@
 #include "lib/ckpt/file_writer.h"
 #include "lib/device/dtype_name.h"
 #include "lib/util/error.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 
@@ -72,6 +73,13 @@ void write_safetensors(FileWriter& out, const NamedTensors& tensors,
     const at::Tensor dense = tensors.at(entry.name).detach().contiguous();
     out.write(dense.const_data_ptr(), dense.nbytes());
   }
+}
+
+uint64_t safetensors_room(const NamedTensors& tensors) {
+  constexpr uint64_t kEntryBytes = 256;  // of a tensor without its name: dtype, shape, offsets
+  uint64_t taken = 4096;                 // padding, and pairs that a caller adds
+  for (const auto& [name, value] : tensors) taken += name.size() + kEntryBytes;
+  return limits::kSafetensorsHeaderBytes - std::min(taken, limits::kSafetensorsHeaderBytes);
 }
 
 void write_safetensors(const std::string& file, const NamedTensors& tensors,

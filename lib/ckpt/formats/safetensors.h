@@ -26,6 +26,9 @@ void write_safetensors(const std::string& file, const NamedTensors& tensors,
 // The same into an open file, which the caller finishes.
 void write_safetensors(FileWriter& out, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata = {});
+// Returns how many bytes of metadata, as a JSON object, the header of a file of these tensors can
+// certainly hold besides a few short pairs.
+uint64_t safetensors_room(const NamedTensors& tensors);
 // Returns the tensors of a file. Supports F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. Throws
 // Error(Exit::usage) with file and offset.
 NamedTensors read_safetensors(const std::string& file);

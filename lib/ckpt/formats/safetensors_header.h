@@ -34,11 +34,6 @@ uint64_t safetensors_element_bytes(const std::string& dtype);
 // Error(Exit::usage) "file @ offset N: error: ...".
 SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> start, uint64_t bytes,
                                            const std::string& file);
-// The same for the content of a whole file.
-inline SafetensorsHeader parse_safetensors_header(std::span<const uint8_t> content,
-                                                  const std::string& file) {
-  return parse_safetensors_header(content, content.size(), file);
-}
 
 // The length of the number with which a file begins, and how many bytes of the file the parser
 // needs, given that number: at most `bytes`, all of the file.

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lib/ckpt/layouts/layouts.h"
+#include "lib/report/log.h"
 #include "lib/util/error.h"
 #include "lib/util/text.h"
 
@@ -116,6 +117,15 @@ NamedTensors repair_vit(const NamedTensors& tree, const std::string& origin) {
   return result;
 }
 
+NamedTensors repair_bit(const NamedTensors& tree) {
+  NamedTensors result;
+  for (const auto& [name, value] : tree) {
+    const bool norm = name.starts_with("gn_") || name.find("/gn") != std::string::npos;
+    result.emplace(name, norm ? squeezed(value, 1) : value);
+  }
+  return result;
+}
+
 void split_class_position(NamedTensors& tree, int64_t positions, const std::string& origin,
                           TokenGrid stored) {
   const auto found = tree.find(kPositions);
@@ -132,6 +142,14 @@ void split_class_position(NamedTensors& tree, int64_t positions, const std::stri
       throw Error(Exit::usage, origin,
                   fmt::format("cls has shape {}, but its position in pos_embedding has shape {}",
                               shape_text(cls->second.sizes()), shape_text(first.sizes())));
+    }
+    if (count == positions && grid != stored.size()) {
+      const int64_t side = square_grid(grid).rows;
+      log::warn(
+          "{}: pos_embedding has {} positions, as many as the model; as in big_vision they are "
+          "taken for the class token's and those of {}x{} patches, and resampled; if they are "
+          "those of the model's patches, store pos_embedding as (1, rows, columns, {})",
+          origin, count, side, side, all.size(2));
     }
     cls->second = at::add(at_least_float32(cls->second), at_least_float32(first));
   }

@@ -41,7 +41,7 @@ NamedTensors stack_blocks(const NamedTensors& tree, const std::string& origin) {
       }
       const at::Tensor& first = slices.at("0");
       const at::Tensor& value = slice->second;
-      if (value.sizes() != first.sizes() || value.scalar_type() != first.scalar_type()) {
+      if (value.sizes() != first.sizes()) {  // types may differ: stack() takes the wider one
         throw Error(
             Exit::usage, origin,
             fmt::format("{}{}/{} has shape {}, but that of block 0 is {}: can't be stacked", kBlock,

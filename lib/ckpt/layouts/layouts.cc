@@ -99,6 +99,7 @@ NamedTensors adapt_layout(NamedTensors tree, const Shapes& wanted, const std::st
   }
   if (has_prefix(wanted, "norm-pre-head/")) return adapt_bit_paper(tree, origin, own_formulas);
   if (has_prefix(wanted, "pre_head_layer_norm/")) return adapt_mixer(tree, origin, own_formulas);
+  if (has_prefix(wanted, "gn_root/")) return repair_bit(tree);
   if (!has_prefix(wanted, "Transformer/encoder_norm/")) return tree;
 
   tree = repair_vit(tree, origin);

@@ -69,6 +69,8 @@ NamedTensors from_bit_tf(const NamedTensors& tree, const std::string& origin);
 // As in models/vit.py, `fix_old_checkpoints`: numbers of layers, names of the position embedding
 // and of the attention pooling.
 NamedTensors repair_vit(const NamedTensors& tree, const std::string& origin);
+// As in models/bit.py, `fix_old_checkpoints`: group norms of shape (1, 1, 1, C).
+NamedTensors repair_bit(const NamedTensors& tree);
 // As in models/mlp_mixer.py, `load`.
 NamedTensors repair_mixer(const NamedTensors& tree, const std::string& origin);
 // Old files have a position embedding of n * n + 1 positions, of which the first belongs to the

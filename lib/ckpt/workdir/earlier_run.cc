@@ -161,15 +161,17 @@ EarlierStarts read_earlier_starts(const std::string& run_json) {
           run.value("config_changes", json::array()), run.value("rollbacks", json::array())};
 }
 
+std::string metric_prefix(const Config& evals, const std::string& name) {
+  const std::string prefix = name + "/";
+  return evals.is_map(name) ? evals.section(name).get("prefix", prefix.c_str()) : prefix;
+}
+
 MeasuredAnew changed_metrics(const nlohmann::json& config_changes, const Config& config,
                              const std::map<std::string, std::string>& owners) {
   MeasuredAnew changed;
   std::map<std::string, int64_t> steps;  // by evaluator
   const Config evals = config.section("evals");
-  const auto prefix_of = [&](const std::string& name) {
-    const std::string prefix = name + "/";
-    return evals.is_map(name) ? evals.section(name).get("prefix", prefix.c_str()) : prefix;
-  };
+  const auto prefix_of = [&](const std::string& name) { return metric_prefix(evals, name); };
   for (const json& restart : config_changes) {
     for (const json& each : restart.value("evaluators", json::array())) {
       const auto name = each.get<std::string>();

@@ -36,12 +36,15 @@ struct EarlierStarts {
   // What `nan: rollback` has done: {"step", "to", "examples", "reason"} each.
   nlohmann::json rollbacks = nlohmann::json::array();
 };
-// Reads run.json. If it is damaged, logs a warning, moves it aside and returns the same as without
-// the file. Throws Error(Exit::storage).
+// Reads run.json. If it is damaged, logs a warning, keeps a copy of it (put_aside()) and returns
+// the same as without the file. Throws Error(Exit::storage).
 EarlierStarts read_earlier_starts(const std::string& run_json);
 // The member of run.json that names the evaluator of each metric whose prefix several evaluators
 // share.
 inline constexpr const char* kMetricOwnersKey = "metric_owners";
+// Returns what the names of the metrics of the evaluator `name` begin with. `evals`: the part of a
+// run's config.
+std::string metric_prefix(const Config& evals, const std::string& name);
 // Returns the last restart that changed or added each evaluator; empty if no restart did.
 // `config_changes`: the member of this name in run.json. `config`: the run's config, which has the
 // prefixes of the evaluators' metrics. `owners`: the member kMetricOwnersKey of run.json.

@@ -48,6 +48,21 @@ std::vector<std::string> list(const std::string& folder) {
   return paths;
 }
 
+// Deletes the checkpoints of `ckpt`, a symbolic link to a folder on another disk. Other files in
+// that folder stay.
+void remove_behind_link(const CkptFolder& ckpt, std::error_code& error) {
+  std::vector<std::string> own = {ckpt.last()};
+  for (const auto& more : {ckpt.all_best(), ckpt.leftovers("")})
+    own.insert(own.end(), more.begin(), more.end());
+  for (const std::string& path : list(ckpt.path())) {
+    if (CkptFolder::step_of(fs::path(path).filename().string())) own.push_back(path);
+  }
+  for (const std::string& path : own) {
+    fs::remove_all(path, error);
+    if (error) return;
+  }
+}
+
 // The end of the name of an unfinished checkpoint: ".tmp" or ".<id>.tmp".
 std::string unfinished_suffix(const std::string& id) {
   return fmt::format("{}{}{}", id.empty() ? "" : ".", id, kUnfinished);
@@ -66,6 +81,15 @@ bool holds_checkpoint(const std::string& folder) {
   const std::vector<std::string> paths = list(folder);
   return std::any_of(paths.begin(), paths.end(), [](const std::string& path) {
     return is_shard_name(fs::path(path).filename().string());
+  });
+}
+
+bool is_checkpoint_folder(const std::string& folder) {
+  if (!file_exists(folder + "/" + kManifestName)) return false;
+  if (holds_checkpoint(folder)) return true;
+  const std::vector<std::string> paths = list(CkptFolder::at(folder).path());
+  return std::none_of(paths.begin(), paths.end(), [](const std::string& path) {
+    return CkptFolder::step_of(fs::path(path).filename().string()).has_value();
   });
 }
 
@@ -344,12 +368,20 @@ std::vector<std::string> Workdir::remove() {
     std::erase(own, path);
     own.push_back(path);
   }
-  std::error_code error;
+  std::error_code error, none;
   for (const std::string& path : own) {
     if (path == lock()) lock_->stop_beat();
     const bool tells_the_end = path == metrics() || path == done();
     if (tells_the_end && file_exists(ckpt().path())) continue;  // a start would continue from it
-    fs::remove_all(path, error);
+    error.clear();
+    // fs::remove_all() deletes a link and not the folder behind it.
+    if (fs::is_symlink(path, none) && folder_exists(path)) {
+      if (path == ckpt().path())
+        remove_behind_link(ckpt(), error);
+      else
+        log::warn("{} is a link; what is in {} stays", path, fs::canonical(path, none).string());
+    }
+    if (!error) fs::remove_all(path, error);
     if (error) log::warn("{}: cannot remove: {}", path, error.message());
   }
   lock_.reset();  // on NFS, the deleted file keeps a name in the folder until it is closed

@@ -68,6 +68,9 @@ std::string shard_name(int rank, int ranks);  // "state-00000-of-00001.safetenso
 bool is_shard_name(std::string_view name);
 // Returns whether the folder holds a manifest and a shard, as that of a checkpoint does.
 bool holds_checkpoint(const std::string& folder);
+// Returns whether the folder is that of one checkpoint, whole or damaged: it has a manifest and is
+// not a workdir or a ckpt/ folder with checkpoints, where a manifest.json is somebody else's.
+bool is_checkpoint_folder(const std::string& folder);
 std::string part_name(int rank);         // "part-1.json"
 std::string failed_part_name(int rank);  // "part-1.failed": why a rank has no part
 
@@ -130,7 +133,7 @@ class Workdir {
   // Throws Error if the path is empty or remote, if a part of it is not a folder, or if it cannot
   // be looked up. A broken symbolic link, or a folder that this host may not look into, is no
   // error, because another host may be able to use it. Returns the path at which the search ended:
-  // the folder, its nearest parent that exists, or one of these two.
+  // the folder, its nearest parent that exists, or the broken link or closed folder on the way.
   std::string check_path() const;
   // The same, and throws Error(Exit::usage) or, on a read-only disk, Error(Exit::storage) if this
   // host cannot create the folder or write to it. Creates nothing.
@@ -205,9 +208,10 @@ class Workdir {
   // Removes DONE and result.json and syncs the folder, because the run continues. Throws
   // Error(Exit::storage).
   void remove_end() const;
-  // Deletes all files of the run (--cleanup), and the folder too if it is empty then. Returns the
-  // names that remain in it: files of others, and what cannot be deleted. The caller must hold the
-  // lock, which is released.
+  // Deletes all files of the run (--cleanup), and the folder too if it is empty then. If ckpt/ is a
+  // symbolic link, this includes the checkpoints behind it. If another of the folders is one,
+  // deletes the link alone and logs a warning. Returns the names that remain in the workdir: files
+  // of others, and what cannot be deleted. The caller must hold the lock, which is released.
   std::vector<std::string> remove();
 
  private:
