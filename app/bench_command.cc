@@ -9,6 +9,7 @@
 #include "lib/device/cuda.h"
 #include "lib/device/devices.h"
 #include "lib/report/log_warnings.h"
+#include "lib/train/start.h"
 
 namespace bv {
 namespace {
@@ -61,6 +62,7 @@ Exit bench_command(const Arguments& arguments) {
   Recipe recipe(load_config(arguments.config, arguments.overrides), arguments.synthetic,
                 /*meta=*/false, Group::single(), device);
   log_warnings(recipe.config);
+  check_cache_outside_data(recipe.config);
   recipe.data->open_cache(recipe.group);
   if (arguments.json)
     print_throughput_json(recipe, arguments.seconds);

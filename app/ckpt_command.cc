@@ -176,7 +176,13 @@ Exit average(const Arguments& arguments) {
   const std::string format = choose_format(arguments.output, arguments.format,
                                            {{"npz", ".npz"}, {"safetensors", ".safetensors"}});
   refuse_remote_path(given.path);
-  const CkptFolder ckpt = CkptFolder::at(given.path);
+  const std::string path = checkpoint_path(given.path);
+  if (!file_exists(path)) throw Error(Exit::usage, path, "no such checkpoint");
+  if (is_checkpoint_folder(path)) {
+    throw Error(Exit::usage, path,
+                "is one checkpoint; give the workdir or the ckpt/ folder of several");
+  }
+  const CkptFolder ckpt = CkptFolder::at(path);
   const std::vector<int64_t> steps =
       given.last > 0 ? last_steps(ckpt, given.last) : existing_steps(ckpt, given.steps);
   std::vector<std::string> folders;

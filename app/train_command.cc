@@ -30,12 +30,9 @@ namespace bv {
 namespace {
 
 // Returns the number of ranks of the run that --dry-run describes. This host may have fewer
-// devices: cuda:64 counts as 64 ranks.
+// devices.
 int planned_ranks(const Arguments& arguments) {
-  const Devices devices = parse_devices(arguments.devices);
-  const bool number = devices.kind == Devices::Kind::cuda && devices.indices.size() == 1;
-  const int here = number ? std::max(devices.indices.front(), 1) : devices.count;
-  return here * std::max(arguments.nnodes, 1);
+  return parse_devices(arguments.devices).count * std::max(arguments.nnodes, 1);
 }
 
 // Returns a device of the kind that the run would train on, for --dry-run and --explain. This host
@@ -93,6 +90,7 @@ Exit train(const Arguments& arguments, const Config& config, Workdir& workdir, G
   nlohmann::json data;
   if (writes || group.size() > 1) data = data_summary(recipe);
   check_ranks(group, recipe, data, writes);
+  check_cache_outside_data(config);
   recipe.data->open_cache(group);
   start.emplace(group, "start");
   TrainerOptions options = {.argv = arguments.argv,

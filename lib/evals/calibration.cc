@@ -52,7 +52,7 @@ class Calibration : public Evaluator {
         follows_loss_(!config.has("probabilities")),
         sigmoid_(config.word("probabilities", env.loss == "sigmoid_xent" ? "sigmoid" : "softmax",
                              {"softmax", "sigmoid"}) == "sigmoid"),
-        input_(config, env) {
+        input_(config, env, label_key_) {
     if (bins_ < 1 || bins_ > kMostBins)
       config.problem("bins", fmt::format("must be within 1 .. {}, got {}", kMostBins, bins_));
   }

@@ -81,7 +81,7 @@ class ClassMetrics : public Evaluator {
         soft_(config.get<bool>("soft_labels", false)),
         threshold_(config.get<double>("threshold", 0.5)),
         num_classes_(env.data.source.num_classes),
-        input_(config, env) {
+        input_(config, env, label_key_) {
     if (!(threshold_ >= 0 && threshold_ <= 1))
       config.problem("threshold", fmt::format("must be within 0 .. 1, got {}", threshold_));
     else if (threshold_ != 0.5 && !multilabel_)

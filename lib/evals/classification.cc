@@ -177,7 +177,7 @@ class Classification : public Evaluator {
       : name_(env.name),
         label_key_(config.get("label_key", "labels")),
         num_classes_(env.data.source.num_classes),
-        input_(config, env) {
+        input_(config, env, label_key_) {
     // An unknown loss is reported together with the problems of other keys.
     attempt(config, [&] {
       const auto name = config.get<std::string>("loss_name");

@@ -97,7 +97,12 @@ at::Tensor softmax_xent_kl(const at::Tensor& logits, const at::Tensor& labels) {
 Measured read_hard(const Config& config) {
   const auto ls = config.get<double>("ls", 0.0);
   if (!(ls >= 0 && ls < 1)) config.problem("ls", "must be at least 0 and below 1");
-  return [ls](const at::Tensor& s, const at::Tensor& t) {
+  return [ls, place = config.place("ls")](const at::Tensor& s, const at::Tensor& t) {
+    if (ls > 0 && t.size(1) < 2) {
+      throw Error(Exit::usage, place,
+                  "distance 'hard': ls is spread over the other classes, but the vectors have 1 "
+                  "entry");
+    }
     at::Tensor labels = at::zeros_like(t).scatter_(1, t.argmax(1, /*keepdim=*/true), 1.0);
     if (ls > 0) {
       const double off = ls / static_cast<double>(t.size(1) - 1);

@@ -1,11 +1,15 @@
 // fewshot_lsr: accuracy of a linear regression fitted to the representations of a few examples per
 // class. Follows big_vision's evaluators/fewshot_lsr.py, class Evaluator; a list of l2_reg and data
 // sets given as mappings are not in big_vision.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
 #include "lib/evals/common/least_squares.h"
+#include "lib/evals/common/ranks.h"
 #include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
 #include "lib/input/data_pair.h"
@@ -89,9 +93,9 @@ class FewshotLsr : public Evaluator {
   FewshotLsr(const Config& config, const EvalEnv& env)
       : name_(env.name),
         data_dir_(config.get("data_dir", "")),
-        options_(read_eval_loader(config, env)),
-        data_env_(env.data),
         keys_(config, env.name),
+        options_(read_eval_loader(config, env, keys_.label_key)),
+        data_env_(env.data),
         shots_(config.get("shots", std::vector<int64_t>{1, 5, 10, 25})),
         l2_(config.is_list("l2_reg") ? config.get<std::vector<double>>("l2_reg")
                                      : std::vector<double>{config.get<double>("l2_reg", 1024.0)}),
@@ -149,8 +153,8 @@ class FewshotLsr : public Evaluator {
 
   std::optional<std::vector<std::string>> metrics() const override {
     std::vector<std::string> names;
-    for (const TrainAndTest& pair : pairs_) {
-      for (int64_t seed = 0; seed < num_seeds_; ++seed) {
+    for (int64_t seed = 0; seed < num_seeds_; ++seed) {
+      for (const TrainAndTest& pair : pairs_) {
         for (const int64_t shots : shots_) {
           for (const double l2 : l2_) names.push_back(metric_name(pair.name, shots, seed, l2));
         }
@@ -162,11 +166,25 @@ class FewshotLsr : public Evaluator {
   void run(const EvalContext& context, const Measure& emit) override {
     std::vector<Sets> all;
     for (TrainAndTest& pair : pairs_) all.push_back(represent(pair, context));
-    for (int64_t seed = 0; seed < num_seeds_; ++seed) {
-      for (size_t i = 0; i < all.size(); ++i) {
-        measure(pairs_[i].name, all[i], seed, context, emit);
+    const auto pairs = std::ssize(all), shots = std::ssize(shots_), l2s = std::ssize(l2_);
+    const at::Tensor accuracies = at::zeros({num_seeds_, pairs, shots, l2s}, at::kDouble);
+    // Every rank has all features; the ranks share the fits. Those that follow each other are of
+    // about the same size.
+    int64_t fits = 0;
+    for (int64_t k = 0; k < shots; ++k) {
+      for (int64_t seed = 0; seed < num_seeds_; ++seed) {
+        for (int64_t i = 0; i < pairs; ++i) {
+          const int64_t turn = fits++ % context.group->size();
+          if (turn == 0 && context.poll) context.poll();  // waits for all ranks
+          if (turn == context.group->rank())
+            measure(all[i], seed, shots_[k], accuracies[seed][i][k]);
+        }
       }
     }
+    sum_over_ranks(*context.group, accuracies);
+    const auto* accuracy = accuracies.const_data_ptr<double>();
+    const std::vector<std::string> names = metrics().value();
+    for (const std::string& name : names) emit(name, *accuracy++);
   }
 
  private:
@@ -232,20 +250,16 @@ class FewshotLsr : public Evaluator {
     return sets;
   }
 
-  void measure(const std::string& name, const Sets& sets, int64_t seed, const EvalContext& context,
-               const Measure& emit) const {
+  // Fills `accuracies` (l2).
+  void measure(const Sets& sets, int64_t seed, int64_t shots, const at::Tensor& accuracies) const {
     const auto members =
         permuted_classes(sets.train.labels, sets.classes, NumpyRng(static_cast<uint64_t>(seed)));
-    for (const int64_t shots : shots_) {
-      if (context.poll) context.poll();
-      const at::Tensor rows = take_shots(members, shots);
-      const LeastSquares fit(sets.train.features.index_select(0, rows),
-                             sets.train.labels.index_select(0, rows), sets.classes);
-      for (const double l2 : l2_) {
-        const at::Tensor guess = fit.predict(sets.test.features, fit.weights(l2)).argmax(1);
-        const at::Tensor right = guess.eq(sets.test.labels).to(at::kDouble);
-        emit(metric_name(name, shots, seed, l2), right.mean().item<double>());
-      }
+    const at::Tensor rows = take_shots(members, shots);
+    const LeastSquares fit(sets.train.features.index_select(0, rows),
+                           sets.train.labels.index_select(0, rows), sets.classes);
+    for (int64_t i = 0; i < std::ssize(l2_); ++i) {
+      const at::Tensor guess = fit.predict(sets.test.features, fit.weights(l2_[i])).argmax(1);
+      accuracies[i] = guess.eq(sets.test.labels).to(at::kDouble).mean();
     }
   }
 
@@ -259,9 +273,9 @@ class FewshotLsr : public Evaluator {
   }
 
   const std::string name_, data_dir_;
+  const RepresentationKeys keys_;
   const EvalLoaderOptions options_;
   DataEnv data_env_;
-  const RepresentationKeys keys_;
   const std::vector<int64_t> shots_;
   const std::vector<double> l2_;
   const int64_t num_seeds_;

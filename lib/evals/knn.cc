@@ -13,6 +13,7 @@
 
 #include "lib/config/key_table.h"
 #include "lib/evals/common/eval_input.h"
+#include "lib/evals/common/ranks.h"
 #include "lib/evals/common/representation.h"
 #include "lib/evals/evaluator.h"
 
@@ -75,7 +76,7 @@ class Knn : public Evaluator {
         by_similarity_(config.word("vote", "similarity", {"similarity", "majority"}) ==
                        "similarity"),
         temperature_(by_similarity_ ? config.get<double>("temperature", 0.07) : 1.0),
-        options_(read_eval_loader(config, env)),
+        options_(read_eval_loader(config, env, keys_.label_key)),
         pp_(std::make_shared<Pipeline>(config, "pp_fn")),
         test_(config.section("data"), pp_, options_, unlabelled(env.data)),
         train_(config.section("train"),
@@ -119,18 +120,22 @@ class Knn : public Evaluator {
                                      count_classes(test_.data(), test.labels, name_));
     const at::Tensor bank = unit_rows(train.features).t();  // (d, m)
     train.features.reset();                                 // they may take gigabytes
-    std::vector<int64_t> right(ks_.size(), 0);
+    // Every rank has all features; the ranks share the blocks of examples.
+    const at::Tensor right = at::zeros({std::ssize(ks_)}, at::kLong);
     const int64_t n = test.features.size(0);
     for (int64_t begin = 0; begin < n; begin += kKnnBlock) {
-      if (context.poll) context.poll();
+      const int64_t turn = begin / kKnnBlock % context.group->size();
+      if (turn == 0 && context.poll) context.poll();  // waits for all ranks
+      if (turn != context.group->rank()) continue;
       const int64_t rows = std::min(kKnnBlock, n - begin);
       const at::Tensor guesses =
           vote(unit_rows(test.features.narrow(0, begin, rows)).mm(bank), train.labels, classes);
-      const at::Tensor hits = guesses.eq(test.labels.narrow(0, begin, rows)).sum(1);  // (ks)
-      for (size_t i = 0; i < ks_.size(); ++i) right[i] += hits[i].item<int64_t>();
+      right.add_(guesses.eq(test.labels.narrow(0, begin, rows)).sum(1));
     }
+    sum_over_ranks(*context.group, right);
     for (size_t i = 0; i < ks_.size(); ++i) {
-      emit(metric_name(ks_[i]), static_cast<double>(right[i]) / static_cast<double>(n));
+      const auto count = right[static_cast<int64_t>(i)].item<int64_t>();
+      emit(metric_name(ks_[i]), static_cast<double>(count) / static_cast<double>(n));
     }
   }
 

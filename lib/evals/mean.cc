@@ -42,12 +42,6 @@ class Mean : public Evaluator {
       const at::Tensor mask = batch.at("_mask").to(at::kDouble);  // (n)
       count += mask.sum();
       for (const auto& [name, values] : context.predict(batch, {})) {
-        if (values.dim() != 1 || values.size(0) != mask.size(0)) {
-          throw Error(
-              Exit::usage, "",
-              fmt::format("evaluator 'mean': '{}' is not one value per example; use 'pred: loss'",
-                          name));
-        }
         const at::Tensor masked = values.to(at::kDouble).where(batch.at("_mask"), 0.0);
         auto [sum, fresh] = sums.try_emplace(name, masked.sum());
         if (!fresh) sum->second += masked.sum();

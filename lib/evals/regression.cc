@@ -46,7 +46,7 @@ class Regression : public Evaluator {
       : name_(env.name),
         label_key_(config.get("label_key", "labels")),
         num_targets_(env.data.source.num_classes),
-        input_(config, env) {}
+        input_(config, env, label_key_) {}
 
   Batch probe(int64_t n) override {
     Batch batch = input_.probe(n);

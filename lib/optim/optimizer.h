@@ -64,6 +64,9 @@ class Optimizer {
   // is what follows "opt/" in a checkpoint: "v_row/<parameter>".
   using Named = std::vector<std::pair<std::string, at::Tensor>>;
   virtual Named other_state() const { return {}; }
+  // Returns how many values of other_state() belong to a parameter of this shape. May be called
+  // before allocate().
+  virtual int64_t other_elements(at::IntArrayRef shape) const { return 0; }
 
   // Allocates all state, filled with zeros. Call once, before the first update. Optimizers that
   // need the full gradient of a sharded parameter use `group`, which must outlive this object.
@@ -73,10 +76,7 @@ class Optimizer {
   // corrections of Adam. The kernel reads them from FusedNumbers::rule(). update() itself does not
   // know the count: a step that is recorded as a graph gets the same arguments in each update.
   using RuleNumbers = std::array<float, FusedNumbers::kRule>;
-  virtual RuleNumbers rule_numbers(int64_t count) const {
-    (void)count;
-    return {};
-  }
+  virtual RuleNumbers rule_numbers(int64_t count) const { return {}; }
 
   // Updates params.data() from params.grads(), for one step:
   //   u = rule(clipped gradient);  u = u * lr * lr_mult + weight_decay * p;  p += -u * schedule.

@@ -238,6 +238,8 @@ ParamGroups read_groups(const Config& config, const std::vector<std::string>& na
     result.group_of.push_back(static_cast<int>(known - result.groups.begin()));
     if (known == result.groups.end()) result.groups.push_back(group);
   }
+  if (wd > 0 && strongest == 0 && (wd_mults.pairs().empty() || wd_mults.pairs() == kernels))
+    config.warn("wd", "has no effect: no trained parameter has weight decay; see wd_mults");
   warn_of_strong_decay(config, lr, strongest);
   return result;
 }

@@ -41,7 +41,8 @@ class Schedule {
  public:
   // Throws Error(Exit::usage), or records problems with the config.
   Schedule(const Config& config, const RunLength& length);
-  // Returns the factor of the update that follows `step` updates; 0 <= step <= total_steps.
+  // Returns the factor of the update that follows `step` updates; 0 <= step <= total_steps. A run
+  // does not use the value at total_steps, such as the 0 of a cool-down.
   float operator()(int64_t step) const;
 
  private:

@@ -12,10 +12,13 @@
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/tensor.h>
 
+#include <atomic>
+
 #include "lib/config/key_table.h"
 #include "lib/device/dtype_name.h"
 #include "lib/model/constant.h"
 #include "lib/model/loss.h"
+#include "lib/report/log.h"
 #include "lib/tasks/class_weights.h"
 #include "lib/tasks/pos_weight.h"
 #include "lib/tasks/sliced_labels.h"
@@ -108,12 +111,33 @@ void check_one_output(const TaskEnv& env) {
       "sigmoid_xent, task_kw: {multilabel: true} and labels (n, 1) of 0 and 1");
 }
 
+// How many images of a batch have no class, and how many have several.
+struct ClassesPerImage {
+  int64_t none = 0, several = 0;
+};
+
+// labels: (n, classes) float32. It takes less than a millisecond for a million labels.
+ClassesPerImage count_classes_per_image(const at::Tensor& labels) {
+  constexpr float kMostForOne = 1.01F;  // the sum of soft labels, with rounding errors
+  const at::Tensor dense = labels.contiguous();
+  const float* label = dense.const_data_ptr<float>();
+  ClassesPerImage found;
+  for (int64_t i = 0; i < dense.size(0); ++i) {
+    float sum = 0;
+    for (int64_t c = 0; c < dense.size(1); ++c) sum += *label++;
+    found.none += sum == 0;
+    found.several += sum > kMostForOne;
+  }
+  return found;
+}
+
 class Classify : public Task {
  public:
   Classify(const Config& config, const TaskEnv& env)
       : loss_(make_loss(env)),
         smoothing_(env.label_smoothing),
         class_names_(env.class_names),
+        one_class_(env.loss_name == "softmax_xent"),
         multilabel_(config.get<bool>("multilabel", false)) {
     check_one_output(env);
     const std::vector<double> positive = read_pos_weight(config, env);
@@ -149,6 +173,30 @@ class Classify : public Task {
     if (least >= 0 && most <= 1) return;
     refuse_classify(fmt::format("with multilabel 'labels' must be within 0 and 1, got {}",
                                 least >= 0 ? most : least));
+  }
+
+  // Warns once of images without a class, and once of images with several classes, if the loss is
+  // softmax_xent.
+  void check_training_values(const Batch& batch) const override {
+    check_values(batch);
+    const auto labels = batch.find("labels");
+    if (!one_class_ || labels == batch.end() || (warned_of_none_ && warned_of_several_)) return;
+    const at::Tensor& values = labels->second;
+    if (!values.is_cpu() || values.dim() != 2 || values.scalar_type() != at::kFloat) return;
+    const auto [none, several] = count_classes_per_image(values);
+    if (none > 0 && !warned_of_none_.exchange(true)) {
+      log::warn(
+          "classify: {} of the {} images of a batch have no class: all their `labels` are 0, so "
+          "softmax_xent learns nothing from them (later batches are not checked for that)",
+          none, values.size(0));
+    }
+    if (several > 0 && !warned_of_several_.exchange(true)) {
+      log::warn(
+          "classify: {} of the {} images of a batch have several classes: their `labels` add up to "
+          "more than 1, but softmax_xent is for one class per image; for several, use loss: "
+          "sigmoid_xent and task_kw: {{multilabel: true}} (later batches are not checked for that)",
+          several, values.size(0));
+    }
   }
 
   at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const override {
@@ -190,7 +238,9 @@ class Classify : public Task {
   std::unique_ptr<Loss> loss_;
   const double smoothing_;
   const std::vector<std::string> class_names_;  // of the training data; may be empty
+  const bool one_class_;                        // per image
   const bool multilabel_;
+  mutable std::atomic<bool> warned_of_none_ = false, warned_of_several_ = false;
   Constant weights_;     // (classes) float32; undefined if all classes have equal weight
   Constant pos_weight_;  // (classes) or (1) float32; undefined without `pos_weight`
 };

@@ -37,7 +37,8 @@ const KeyTable regress_keys(
     {{"normalize_targets", "bool", "true",
       "Whether to train on (target - mean) / standard deviation, computed from the training data, "
       "so that targets of any scale train alike. The loss is then in units of the standard "
-      "deviation. All training examples are read once before the training. Checkpoints store both "
+      "deviation. At each start the labels of all training examples are read, and if `input.pp` "
+      "makes the labels from the image, all images are preprocessed. Checkpoints store both "
       "statistics of each target; `predict`, evaluators and `export` give values in the units of "
       "the labels."},
      {"delta", "float > 0", "1",
@@ -113,8 +114,8 @@ std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const ch
   std::vector<RunningSpread> spreads(static_cast<size_t>(targets));
   std::vector<std::vector<TargetOrder>> orders(examples.parts.size(),
                                                std::vector<TargetOrder>(spreads.size()));
-  const bool raw = labels_are_raw(examples, key);
-  if (!raw) {
+  const bool quick = labels_are_quick(examples, key);
+  if (!quick) {
     log::info("Preprocessing {} examples for the mean and standard deviation of their targets",
               human_count(examples.size));
   }
@@ -122,7 +123,7 @@ std::vector<RunningSpread> spreads_of(const LabelledExamples& examples, const ch
   const auto read = [&](int64_t i) {
     ReadLabels one;
     try {
-      one.example = raw ? examples.raw(i) : examples.computed(i);
+      one.example = quick ? examples.quick(i) : examples.computed(i);
       std::erase_if(one.example, [&](const auto& feature) { return feature.first != key; });
     } catch (const Error& error) {
       if (error.code() != Exit::data) throw;

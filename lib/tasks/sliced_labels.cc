@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// Examples of each data set that show whether its pp leaves the labels alone.
+// Examples of each data set that show whether its labels need no images.
 constexpr int64_t kCompared = 8;
 // Fewer rows may be in order by chance.
 constexpr int64_t kFewestSorted = 20;
@@ -25,19 +25,26 @@ constexpr double kMostLabelBytes = 0x1p26;
 constexpr const char* kTakeFolds =
     "take a random part of the rows instead, such as train[not fold 1/5]";
 
-// Whether pp leaves the labels of the examples from `begin` to `end` unchanged, judging by a few.
-bool labels_of_part_are_raw(const LabelledExamples& examples, const char* key, int64_t begin,
-                            int64_t end) {
+// The same as labels_are_quick() for the examples from `begin` to `end`.
+bool labels_of_part_are_quick(const LabelledExamples& examples, const char* key, int64_t begin,
+                              int64_t end) {
   const int64_t step = std::max<int64_t>((end - begin) / kCompared, 1);
   for (int64_t i = begin; i < end; i += step) {
+    Example computed, quick;
     try {
-      const Example raw = examples.raw(i), computed = examples.computed(i);
-      const auto before = raw.find(key), after = computed.find(key);
-      if (before == raw.end() || after == computed.end()) return false;
-      if (!before->second.to(at::kFloat).equal(after->second.to(at::kFloat))) return false;
+      computed = examples.computed(i);
     } catch (const Error& error) {
       if (error.code() != Exit::data || examples.error_budget == 0) throw;
+      continue;
     }
+    try {
+      quick = examples.quick(i);
+    } catch (const Error&) {
+      return false;  // the ops for the labels need an image
+    }
+    const auto one = quick.find(key), other = computed.find(key);
+    if (one == quick.end() || other == computed.end()) return false;
+    if (!one->second.to(at::kFloat).equal(other->second.to(at::kFloat))) return false;
   }
   return true;
 }
@@ -48,7 +55,7 @@ bool labels_are_cheap(const LabelledExamples& examples) {
   for (size_t p = 0; p < examples.parts.size(); ++p) {
     const int64_t end = p + 1 < examples.parts.size() ? examples.parts[p + 1] : examples.size;
     const auto count = static_cast<double>(end - examples.parts[p]);
-    for (const auto& [name, value] : examples.raw(examples.parts[p]))
+    for (const auto& [name, value] : examples.quick(examples.parts[p]))
       bytes += count * static_cast<double>(value.nbytes());
   }
   return bytes <= kMostLabelBytes;
@@ -57,7 +64,7 @@ bool labels_are_cheap(const LabelledExamples& examples) {
 // Returns which classes an example has, (classes) bool; undefined if it has no such labels.
 at::Tensor classes_of_example(const LabelledExamples& examples, int64_t index, int64_t classes) {
   try {
-    const Example example = examples.raw(index);
+    const Example example = examples.quick(index);
     const auto labels = example.find("labels");
     if (labels == example.end() || labels->second.numel() != classes) return {};
     return labels->second.reshape({classes}).gt(0);
@@ -68,12 +75,10 @@ at::Tensor classes_of_example(const LabelledExamples& examples, int64_t index, i
 
 }  // namespace
 
-// An example that was not compared may still differ. The scale of the targets is then slightly off,
-// which is harmless: predictions are converted back with the same scale.
-bool labels_are_raw(const LabelledExamples& examples, const char* key) {
+bool labels_are_quick(const LabelledExamples& examples, const char* key) {
   for (size_t p = 0; p < examples.parts.size(); ++p) {
     const int64_t end = p + 1 < examples.parts.size() ? examples.parts[p + 1] : examples.size;
-    if (!labels_of_part_are_raw(examples, key, examples.parts[p], end)) return false;
+    if (!labels_of_part_are_quick(examples, key, examples.parts[p], end)) return false;
   }
   return true;
 }
@@ -115,7 +120,7 @@ void warn_of_absent_classes(const LabelledExamples& examples, int64_t classes,
   if (!examples.warn_of_split || sliced == examples.sliced.end()) return;
   const at::Tensor present = at::zeros({classes}, at::kBool);
   try {
-    if (!labels_are_cheap(examples) || !labels_are_raw(examples, "labels")) return;
+    if (!labels_are_cheap(examples) || !labels_are_quick(examples, "labels")) return;
     results_in_order(
         examples.size, examples.threads,
         [&](int64_t i) { return classes_of_example(examples, i, classes); },

@@ -10,9 +10,10 @@
 
 namespace bv {
 
-// Returns whether no data set has a pp that changes the feature `key`, judging by a few examples.
-// Labels can then be read without decoding the images. Throws Error if an example cannot be read.
-bool labels_are_raw(const LabelledExamples& examples, const char* key);
+// Returns whether examples.quick() gives the feature `key` as examples.computed() does, judging by
+// a few examples of each data set. Labels can then be read without decoding the images. Throws
+// Error if an example cannot be read.
+bool labels_are_quick(const LabelledExamples& examples, const char* key);
 
 // Whether the values of a target only rise or only fall. A slice of rows in such an order lacks the
 // values of the others.

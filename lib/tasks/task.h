@@ -53,9 +53,10 @@ struct LabelledExamples {
   // The index of the first example of each data set of a mixture, in ascending order.
   std::vector<int64_t> parts = {0};
   int threads = 1;  // how many may call the functions at the same time
-  // As it is in the data set, possibly without features that are separate files, such as an image.
-  std::function<Example(int64_t index)> raw;
   std::function<Example(int64_t index)> computed;  // after input.pp
+  // After those ops of input.pp that may affect the labels, applied to an example that may lack
+  // features in separate files, such as an image. May throw if these ops need such a feature.
+  std::function<Example(int64_t index)> quick;
   std::function<std::string(int64_t index)> describe;
   int64_t error_budget = 0;  // how many examples may fail
   // Of each data set: whether it is a slice of a split, such as train[:80%], in the order of the
@@ -96,6 +97,8 @@ class Task {
   // host, so nothing is read back from a device; on the meta device it has no values. Throws
   // Error(Exit::usage).
   virtual void check_values(const Batch& batch) const {}
+  // The same for a training batch, before mixup. May also warn of labels that the loss cannot use.
+  virtual void check_training_values(const Batch& batch) const { check_values(batch); }
   // Runs the model on a batch and returns the mean loss: a scalar with a gradient. Throws
   // Error(Exit::usage) if the batch lacks a feature that the task needs.
   virtual at::Tensor loss(Model& model, const Batch& batch, Pass& pass) const = 0;

@@ -2,21 +2,14 @@
 
 #include <array>
 
-#include "lib/ckpt/workdir/earlier_run.h"
 #include "lib/ckpt/workdir/shared_workdir.h"
-#include "lib/compare/run_status.h"
-#include "lib/config/load_config.h"
 #include "lib/device/device_name.h"
 #include "lib/distributed/check_agreement.h"
 #include "lib/distributed/watch/watch.h"
 #include "lib/report/log.h"
-#include "lib/report/run_result.h"
 #include "lib/train/data_changes.h"
-#include "lib/train/run_changes.h"
 #include "lib/train/start.h"
-#include "lib/util/file.h"
 #include "lib/util/json_text.h"
-#include "lib/util/limits.h"
 #include "lib/util/rng.h"
 #include "lib/util/signals.h"
 
@@ -24,42 +17,6 @@ namespace bv {
 namespace {
 
 constexpr double kLockPatience = 60;  // seconds
-
-// Returns whether a run that stopped early may continue because its config has changed. Its last
-// launch may have saved nothing, so the config of the checkpoint may be older than that launch.
-bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint,
-               const Recipe& recipe, const nlohmann::json& data) {
-  if (last_config_hash(workdir) == config_hash(recipe.config.json())) return false;
-  return checkpoint && changes_end(changes_since(*checkpoint, recipe, data));
-}
-
-// Returns the config of the last start as the metadata of a checkpoint, for a finished run that has
-// no checkpoint. nullopt if the config is the same now, or if there is no config.yaml. What the
-// data were is not known, so another path to them counts as other data.
-std::optional<Restored> last_config(const Workdir& workdir, const Recipe& recipe) {
-  if (last_config_hash(workdir) == config_hash(recipe.config.json())) return std::nullopt;
-  const auto text = read_file_if_any(workdir.config(), limits::kRunConfigBytes);
-  if (!text) return std::nullopt;
-  Restored last;
-  last.folder = workdir.config();
-  last.meta = {{"config", parse_config(*text, workdir.config()).json()}};
-  return last;
-}
-
-// For a finished run: throws if a ckpt/best is the best by another metric, and warns if there is
-// none.
-void check_best_of_finished(const Selection& selection, const Workdir& workdir) {
-  check_metric_of_best(selection.best, workdir);
-  check_metric_of_best(selection.by_eval, workdir);
-  for (const BestSeries& series : selection.best) {
-    const std::string folder = workdir.ckpt().best(series.name);
-    if (file_exists(folder)) continue;
-    log::warn(
-        "{} does not exist, and a finished run looks for no best checkpoint; to find it, give "
-        "`bvtrain eval` a --config whose `best` has `by: eval`",
-        folder);
-  }
-}
 
 // Calls work(), which throws Stopped after a signal. The other ranks wait for this one, so it must
 // tell them.
@@ -119,25 +76,12 @@ bool claim_workdir(Workdir& workdir, Trainer& trainer, const FoundRun& found, co
       throw Error(Exit::peer, workdir.dir(),
                   "its checkpoints changed while this run started; run the same command again");
     }
-    const std::optional<Workdir::Done> done = finished_at(workdir);
-    const bool at_end = done && done->step >= recipe.length.total_steps;
-    // A run that stopped early continues if the config now asks for that.
-    const bool early =
-        done && !done->early.empty() && !may_go_on(workdir, found.checkpoint, recipe, data);
-    finished = at_end || early;
-    if (finished) {
-      check_best_of_finished(recipe.selection, workdir);
-    } else {
-      check_best(recipe.selection, workdir);
-      require_checkpoints(workdir);
-    }
-    if (!workdir.ckpt().steps().empty())
+    if (const auto ended = ended_run(workdir, found.checkpoint, recipe, data)) {
+      finished = true;
+      trainer.check_changes(ended->compared, finished);
+      log::info("The run in {} {}", workdir.dir(), ended->text);
+    } else if (!workdir.ckpt().steps().empty()) {
       trainer.check_changes(found.checkpoint, finished);
-    else if (finished)
-      trainer.check_changes(last_config(workdir, recipe), finished);
-    if (finished) {
-      log::info("The run in {} finished already, at step {}{}", workdir.dir(), done->step,
-                early ? ": it " + done->early : "");
     }
   }
   if (group.all_max(std::array{int64_t{finished}}, "workdir").at(0) != 0) return true;

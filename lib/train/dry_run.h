@@ -33,7 +33,7 @@ struct DryRunSummary {
   int64_t parameters = 0;
   double macs = 0;  // multiply-accumulates of one example, forward only
   PrecisionChoice precision;
-  std::string start;  // where the run would start from
+  std::string start;  // where the run would start from, or that nothing is left to train
   RunLength length;
   double epochs = 0, steps_per_epoch = 0;
   int processes = 1;

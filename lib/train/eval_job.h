@@ -27,7 +27,7 @@ struct EvalJob {
   bool ema = false;           // evaluates the averaged weights
   bool skips_errors = false;  // may skip broken examples, and has the metric `errors`
   Tta tta;
-  std::optional<Due> due;  // log_steps, log_seconds, ...; absent: training does not run it
+  std::optional<Due> due;  // log_steps, log_seconds, ...; absent: only a run without steps runs it
   std::unique_ptr<Evaluator> evaluator;
   bool sound = true;  // no problem was found while it was read, and it can be probed
 };

@@ -104,6 +104,13 @@ TaskEnv read_task_env(const Config& config, int64_t num_classes) {
                    fmt::format("must be at least 0 and below 1, got {}", env.label_smoothing));
   }
   env.num_classes = num_classes;
+  const double s = env.label_smoothing;
+  if (num_classes == 1 && s > 0 && config.get("task", "classify") == "classify") {
+    config.warn("label_smoothing",
+                fmt::format("with one class, big_vision's formula changes the labels 0 and 1 to {} "
+                            "and 1, not to {} and {}",
+                            s, s / 2, 1 - s / 2));
+  }
   return env;
 }
 
@@ -303,7 +310,8 @@ void Recipe::fit_task(const Config& input) {
                                      "gives {})",
                                      names_of(first_)));
   }
-  LabelledExamples examples = labelled_examples(*data, seed, loader);
+  LabelledExamples examples =
+      labelled_examples(*data, seed, loader, first_.contains("labels") ? "labels" : "label");
   if (!data_env_.synthetic) {
     examples.warn_of_split = [this](size_t part, const std::string& why) {
       inputs_.at(part).keys.section("data").warn("split", why);

@@ -41,6 +41,8 @@ void Recipe::check_labels(const Config& input, bool has_classes) {
 // Returns whether num_classes is valid so far.
 bool Recipe::read_num_classes() {
   const bool automatic = config.is_text("num_classes", kAuto);
+  // --dry-run builds two recipes from one config, and the first one replaces `auto`.
+  config_counts_classes_ = config.was_replaced("num_classes");
   const bool read = attempt(config, [&] {
     if (automatic)
       config.get<std::string>("num_classes");  // count_classes() replaces it

@@ -144,7 +144,7 @@ void ConfigChanges::report() const {
   for (const std::string& line : lines()) log::info("changed config: {}", line);
 }
 
-void ConfigChanges::require(bool accept, const std::string& workdir, bool finished) const {
+void ConfigChanges::require(bool accept, const Workdir& workdir, bool finished) const {
   if (accept) return warn_of_examples(*this);
   if (changing.empty()) return;
   std::vector<std::string> keys;
@@ -152,15 +152,17 @@ void ConfigChanges::require(bool accept, const std::string& workdir, bool finish
     keys.push_back(change.key() + (changes_examples(change) ? " (other examples)" : ""));
   }
   const std::string names = short_list(keys);
-  throw Error(Exit::usage, workdir,
-              finished
-                  ? fmt::format("the run there finished with another {}, so nothing is trained; "
-                                "choose another --workdir, or raise the length of the run and "
-                                "add --accept-changes",
-                                names)
-                  : fmt::format("the run there was started with another {}; add --accept-changes "
-                                "to continue it with the new values, or choose another --workdir",
-                                names));
+  const bool saved = !workdir.ckpt().steps().empty();
+  throw Error(
+      Exit::usage, workdir.dir(),
+      finished
+          ? fmt::format("the run there finished with another {}, so nothing is trained; "
+                        "choose another --workdir{}",
+                        names,
+                        saved ? ", or raise the length of the run and add --accept-changes" : "")
+          : fmt::format("the run there was started with another {}; add --accept-changes "
+                        "to continue it with the new values, or choose another --workdir",
+                        names));
 }
 
 }  // namespace bv

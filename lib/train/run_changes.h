@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/ckpt/restored.h"
+#include "lib/ckpt/workdir/workdir.h"
 #include "lib/config/changes.h"
 #include "lib/train/recipe.h"
 
@@ -29,7 +30,7 @@ struct ConfigChanges {
   // Throws Error(Exit::usage) if a change affects the training, unless `accept`: then warns if
   // there are other examples although the config names the same data. `finished`: the run has
   // nothing left to do.
-  void require(bool accept, const std::string& workdir, bool finished) const;
+  void require(bool accept, const Workdir& workdir, bool finished) const;
 };
 // Returns whether `early_stop` or the length of the run has changed, so that a run that stopped
 // early may continue.

@@ -6,11 +6,16 @@
 #include "lib/ckpt/best_checkpoint.h"
 #include "lib/ckpt/weights_file.h"
 #include "lib/ckpt/workdir/earlier_run.h"
+#include "lib/compare/run_status.h"
+#include "lib/config/load_config.h"
 #include "lib/input/check/data_sections.h"
+#include "lib/report/log.h"
+#include "lib/report/run_result.h"
 #include "lib/train/data_changes.h"
 #include "lib/train/run_changes.h"
 #include "lib/train/weights/weights.h"
 #include "lib/util/file.h"
+#include "lib/util/limits.h"
 
 namespace bv {
 namespace {
@@ -22,6 +27,69 @@ std::string check_checkpoint(const Recipe& shapes, const Restored& from) {
   load_run_state(step, from);
   check_step(from, shapes.length.total_steps);
   return fmt::format("{}: the checkpoint of step {} fits", from.folder, from.step);
+}
+
+// Returns whether a run that stopped early may continue because its config has changed. Its last
+// launch may have saved nothing, so the config of the checkpoint may be older than that launch.
+bool may_go_on(const Workdir& workdir, const std::optional<Restored>& checkpoint,
+               const Recipe& recipe, const nlohmann::json& data) {
+  if (last_config_hash(workdir) == config_hash(recipe.config.json())) return false;
+  return checkpoint && changes_end(changes_since(*checkpoint, recipe, data));
+}
+
+// Returns the config of the last start as the metadata of a checkpoint, for a finished run that has
+// no checkpoint. nullopt if the config is the same now, or if there is no config.yaml. What the
+// data were is not known, so another path to them counts as other data.
+std::optional<Restored> last_config(const Workdir& workdir, const Recipe& recipe) {
+  if (last_config_hash(workdir) == config_hash(recipe.config.json())) return std::nullopt;
+  const auto text = read_file_if_any(workdir.config(), limits::kRunConfigBytes);
+  if (!text) return std::nullopt;
+  Restored last;
+  last.folder = workdir.config();
+  last.meta = {{"config", parse_config(*text, workdir.config()).json()}};
+  return last;
+}
+
+// Warns if model_init names a best checkpoint that was chosen by a metric of its averaged weights:
+// it loads the others.
+void warn_of_best_average(const Config& config, const std::string& path) {
+  if (!is_checkpoint(path)) return;
+  const auto found = Checkpointer::peek(path);
+  const auto best = read_best(checkpoint_path(path));
+  if (!found || !best) return;
+  try {
+    const Config run = parse_config_json(found->meta.value("config", std::string("{}")), path);
+    size_t longest = 0;
+    bool averaged = false;  // the evaluator with the longest prefix of the metric has ema: true
+    for (const auto& [name, keys] : run.section("evals").items()) {
+      const std::string prefix = metric_prefix(run.section("evals"), name);
+      if (!best->metric.starts_with(prefix) || prefix.size() < longest) continue;
+      averaged = keys.get<bool>("ema", false) || (averaged && prefix.size() == longest);
+      longest = prefix.size();
+    }
+    if (!averaged) return;
+    config.warn("model_init", fmt::format("{} was chosen by {} of its averaged weights, but this "
+                                          "loads the unaveraged ones; {}:ema loads the averaged "
+                                          "ones",
+                                          path, best->metric, path));
+  } catch (const Error&) {
+    return;  // the weights can be loaded even if the config beside them cannot be read
+  }
+}
+
+// For a finished run: throws if a ckpt/best is the best by another metric, and warns if there is
+// none.
+void check_best_of_finished(const Selection& selection, const Workdir& workdir) {
+  check_metric_of_best(selection.best, workdir);
+  check_metric_of_best(selection.by_eval, workdir);
+  for (const BestSeries& series : selection.best) {
+    const std::string folder = workdir.ckpt().best(series.name);
+    if (file_exists(folder)) continue;
+    log::warn(
+        "{} does not exist, and a finished run looks for no best checkpoint; to find it, give "
+        "`bvtrain eval` a --config whose `best` has `by: eval`",
+        folder);
+  }
 }
 
 }  // namespace
@@ -39,9 +107,12 @@ void load_run_state(TrainStep& step, const Restored& from) {
 }
 
 void peek_start(const Config& config) {
-  for (const char* key : {"resume", "model_init"}) {
+  for (const std::string_view key : {"resume", "model_init"}) {
     attempt(config, [&] {
-      if (const auto path = config.get(key, ""); !path.empty()) peek_weights(path);
+      const auto path = config.get(key, "");
+      if (path.empty()) return;
+      peek_weights(path);
+      if (key == "model_init") warn_of_best_average(config, path);
     });
   }
 }
@@ -120,6 +191,39 @@ void check_outside_data(const Config& config, const Workdir& workdir) {
     check_outside_data(config, workdir.dir(), workdir.dir(), "a --workdir");
 }
 
+void check_cache_outside_data(const Config& config) {
+  if (!config.is_map("input") || !config.section("input").is_map("cache")) return;
+  const Config cache = config.section("input").section("cache");
+  const auto folder = cache.get<std::string>("in", "memory");
+  if (folder != "memory")
+    check_outside_data(config, folder, cache.place("in").text(), "a folder", "input.cache.in: ");
+}
+
+std::optional<EndedRun> ended_run(const Workdir& workdir, const std::optional<Restored>& checkpoint,
+                                  const Recipe& recipe, const nlohmann::json& data) {
+  const bool saved = !workdir.ckpt().steps().empty();
+  const std::optional<Workdir::Done> done = finished_at(workdir);
+  const bool at_end = done && done->step >= recipe.length.total_steps;
+  // A run that stopped early continues if the config now asks for that.
+  const bool early = done && !done->early.empty() && !may_go_on(workdir, checkpoint, recipe, data);
+  if (at_end || early) {
+    check_best_of_finished(recipe.selection, workdir);
+    return EndedRun{fmt::format("finished already, at step {}{}", done->step,
+                                early ? ": it " + done->early : ""),
+                    saved ? checkpoint : last_config(workdir, recipe)};
+  }
+  check_best(recipe.selection, workdir);
+  require_checkpoints(workdir);
+  if (done && done->step > 0 && !saved) {
+    throw Error(Exit::usage, workdir.dir(),
+                fmt::format("the run there finished at step {} and has kept no checkpoint, so it "
+                            "cannot be continued; choose another --workdir, or remove "
+                            "metrics.jsonl to start the run from the beginning",
+                            done->step));
+  }
+  return std::nullopt;
+}
+
 std::optional<Restored> peek_checkpoint(const Config& config, const Workdir* workdir) {
   if (workdir != nullptr && !workdir->ckpt().steps().empty())
     return Checkpointer::peek(workdir->dir(), /*resumes=*/true);
@@ -135,16 +239,24 @@ ClassNames classes_of(const std::optional<Restored>& checkpoint) {
 }
 
 std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accept_changes) {
+  check_cache_outside_data(shapes.config);
   if (workdir) {
     check_outside_data(shapes.config, *workdir);
-    check_best(shapes.selection, *workdir);
-    if (const auto found = Checkpointer::latest(*workdir, {.resumes = true})) {
-      const ConfigChanges changes = changes_since(*found, shapes, data_summary(shapes));
+    const nlohmann::json data = data_summary(shapes);
+    const auto check_changes = [&](const Restored& from, bool finished) {
+      const ConfigChanges changes = changes_since(from, shapes, data);
       changes.report();
-      changes.require(accept_changes, workdir->dir(), /*finished=*/false);
+      changes.require(accept_changes, *workdir, finished);
+    };
+    const auto own = peek_checkpoint(shapes.config, workdir);
+    if (const auto ended = ended_run(*workdir, own, shapes, data)) {
+      if (ended->compared) check_changes(*ended->compared, /*finished=*/true);
+      return "nothing to train: the run " + ended->text;
+    }
+    if (const auto found = Checkpointer::latest(*workdir, {.resumes = true})) {
+      check_changes(*found, /*finished=*/false);
       return check_checkpoint(shapes, *found);
     }
-    if (!finished_at(*workdir)) require_checkpoints(*workdir);
   }
   const StartFrom& from = shapes.start;
   if (!from.resume.empty()) {

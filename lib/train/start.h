@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@
 namespace bv {
 
 // Reads the headers of the files that `resume` and `model_init` name, before a model is built.
-// Records what is wrong with them as problems of the config.
+// Records what is wrong with them as problems of the config. Warns of a best checkpoint whose
+// averaged weights were the best.
 void peek_start(const Config& config);
 
 // Returns the metadata of the checkpoint that a run with this config would continue from: the
@@ -49,14 +51,28 @@ void load_run_state(TrainStep& step, const Restored& from);
 // Throws Error(Exit::usage) if the files of a new run in the workdir would change its data: the
 // source image_folder takes every folder for a class.
 void check_outside_data(const Config& config, const Workdir& workdir);
+// The same for the folder of input.cache. Call it before the cache is opened.
+void check_cache_outside_data(const Config& config);
+
+// A run in a workdir, with nothing left to train.
+struct EndedRun {
+  std::string text;                  // "finished already, at step 20"
+  std::optional<Restored> compared;  // holds its config; nullopt if that is the same now
+};
+// Returns the run in the workdir if a start with this recipe would train nothing. The caller
+// compares the configs. `checkpoint` is what peek_checkpoint() has returned, `data` is
+// data_summary(recipe). Throws Error(Exit::usage) if the start would replace a run that it cannot
+// continue, or its best checkpoint.
+std::optional<EndedRun> ended_run(const Workdir& workdir, const std::optional<Restored>& checkpoint,
+                                  const Recipe& recipe, const nlohmann::json& data);
 
 // Throws Error(Exit::usage) if the checkpoint is past the last step.
 void check_step(const Restored& from, int64_t total_steps);
 
 // Reads what the run would start from and compares it with a recipe on the meta device. `workdir`
-// may be null. Writes nothing. Returns what was found, such as "model_init f.npz: all arrays fit".
-// Throws the Error(Exit::usage) that the start would throw. `accept_changes` as for
-// ConfigChanges::require().
+// may be null. Writes nothing. Returns what was found, such as "model_init f.npz: all arrays fit",
+// or that nothing would be trained. Throws the Error(Exit::usage) that the start would throw.
+// `accept_changes` as for ConfigChanges::require().
 std::string check_start(const Recipe& shapes, const Workdir* workdir, bool accept_changes);
 
 }  // namespace bv

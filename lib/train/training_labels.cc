@@ -67,7 +67,7 @@ LabelCounts count_labels(const TrainingData& data) {
 }
 
 LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
-                                   const LoaderOptions& loader) {
+                                   const LoaderOptions& loader, const std::string& label_key) {
   LabelledExamples examples;
   examples.size = data.size();
   examples.parts.clear();
@@ -79,9 +79,14 @@ LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
   }
   examples.error_budget = loader.error_budget;
   examples.threads = std::max(loader.threads, 1);
-  examples.raw = [&data](int64_t index) {
+  std::vector<Pipeline> label_ops;
+  for (const TrainingData::Part& part : data.parts()) label_ops.push_back(part.pp->only(label_key));
+  examples.quick = [&data, seed, label_ops](int64_t index) {
     const TrainingData::Pick pick = place_of(data, index);
-    return data.parts()[pick.part].data->read_values(pick.index);
+    Example example = data.parts()[pick.part].data->read_values(pick.index);
+    Rng rng(seed, Purpose::augment, static_cast<uint64_t>(index), {pick.index, pick.pass});
+    label_ops[pick.part].apply(example, rng);
+    return example;
   };
   examples.computed = [&data, seed](int64_t index) {
     return data.compute(place_of(data, index), seed, index);

@@ -27,9 +27,11 @@ LabelCounts count_labels(const TrainingData& data);
 std::string several_labels_note(const Config& data, const Source& source);
 
 // Returns the examples of all data sets, one data set after the other. `data` must outlive the
-// result. Uses only the threads and the error budget of `loader`.
+// result. Uses only the threads and the error budget of `loader`. `label_key`: the feature that
+// `quick` has to give, "labels" or "label".
 LabelledExamples labelled_examples(const TrainingData& data, uint64_t seed,
-                                   const LoaderOptions& loader);
+                                   const LoaderOptions& loader,
+                                   const std::string& label_key = "labels");
 
 // Returns a function that returns one image after the other, (height, width, channels) float32, and
 // an undefined tensor after the last one. The images come from `count` examples at equal

@@ -197,6 +197,9 @@ TEST_CASE("a misspelt option is compared with those of its own command") {
   CHECK(refused({"--config", "c.yaml", "--patience", "3"}) ==
         "bvtrain: error: unknown option '--patience': write --set 'early_stop={metric: val/loss, "
         "patience_epochs: 10}'\n");
+  // The key 'wd' means something else than weight decay elsewhere.
+  CHECK(contains(refused({"--config", "c.yaml", "--l2", "0.05"}),
+                 "unknown option '--l2': write --set wd=..., the product weight_decay * lr"));
   CHECK(refused({"predict", "--workdir", "w", "--ckpt", "3", "a.jpg"}) ==
         "bvtrain: error: unknown option '--ckpt': give the folder of the checkpoint as --workdir, "
         "such as out/ckpt/step-100, or --best\n");

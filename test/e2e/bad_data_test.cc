@@ -97,7 +97,8 @@ TEST_CASE("images of the wrong type or shape") {
   const std::string op = "c.yaml:13:7: error: random_affine: 'image' must ";
   for (const auto& [type, name] :
        {std::pair(at::kDouble, "float64"), {at::kLong, "int64"}, {at::kBool, "bool"}}) {
-    CHECK(line(images(70).to(type)) == op + "be uint8 or float32, is " + name + "\n");
+    CHECK(line(images(70).to(type)) ==
+          op + "be uint8 or float32, is " + name + ": put value_range(...) before this op\n");
   }
   CHECK(line(images(70).view({70, 64})) ==
         "c.yaml:13:7: error: random_affine: 'image' is still encoded (1-d uint8): put 'decode' "

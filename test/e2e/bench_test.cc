@@ -97,7 +97,7 @@ TEST_CASE("bench scaling: the bytes are those that a run sends") {
     REQUIRE(real.code == 0);
     CHECK(std::stod(table[1][7]) == Approx(sent_mebibytes(real.err)).epsilon(0.03));
     const Finished dry = run({"--config", f.config, "--set", strategy, "--set", accum, "--devices",
-                              "cuda:4", "--dry-run"});
+                              "cuda:0,1,2,3", "--dry-run"});
     INFO(dry.out);
     std::smatch sends;  // "each computes 2 examples and sends 12.3 KiB per step"
     REQUIRE(std::regex_search(dry.out, sends, std::regex(" sends ([0-9.]+ [KM]iB) per step")));

@@ -105,8 +105,7 @@ TEST_CASE("ckpt verify finds a damaged checkpoint, and names it") {
   CHECK(contains(damaged.out, "step-10: state-00000-of-00001.safetensors: checksum of chunk "));
   CHECK(damaged.err == "bvtrain ckpt verify: error: 1 of 2 checkpoints damaged\n");
   fs::remove(copy / "ckpt/step-10/manifest.json");
-  CHECK(
-      contains(ckpt({"ls", copy.path()}).out, "damaged: manifest.json: is missing or unreadable"));
+  CHECK(contains(ckpt({"ls", copy.path()}).out, "damaged: manifest.json: is missing"));
   const std::string none = ckpt({"verify", copy / "ckpt/step-5", copy / "none"}, 2).err;
   CHECK(none == copy / "none: error: no such checkpoint\n");
 }
@@ -171,6 +170,13 @@ TEST_CASE("ckpt average writes the mean, with the model card of an export") {
   CHECK(contains(refused({"--steps", "5,7"}), "/ckpt: error: has no checkpoint of step 7; there "));
   CHECK(contains(refused({"--last", "99"}), "/ckpt: error: has fewer checkpoints than 99: only "));
   CHECK(!fs::exists(dir / "none.npz"));
+  const auto refused_path = [&](const std::string& path) {
+    return ckpt({"average", path, "--last", "1", "--output", dir / "none.npz"}, 2).err;
+  };
+  CHECK(refused_path(dir / "nowhere") == dir / "nowhere: error: no such checkpoint\n");
+  CHECK(refused_path(trained().step(5)) ==
+        trained().step(5) +
+            ": error: is one checkpoint; give the workdir or the ckpt/ folder of several\n");
 }
 
 TEST_CASE("ckpt: what is wrong with the command line") {

@@ -169,6 +169,21 @@ TEST_CASE("a finished run that has neither checkpoints nor a last row is not tra
   CHECK(again.code == 0);
   CHECK(contains(again.err, "finished already, at step 12"));
   CHECK(read_file(f.workdir + "/metrics.jsonl") == rows);
+  // More steps would begin at step 0 and replace its rows.
+  for (const char* flag : {"", "--accept-changes", "--dry-run"}) {
+    INFO(flag);
+    std::vector<std::string> longer = more;
+    longer.insert(longer.end(), {"--set", "total_steps=14"});
+    if (*flag) longer.emplace_back(flag);
+    const Finished refused = f.train(longer);
+    CHECK(refused.code == 2);
+    CHECK(refused.err.ends_with(
+        f.workdir +
+        ": error: the run there finished at step 12 and has kept no checkpoint, so it cannot be "
+        "continued; choose another --workdir, or remove metrics.jsonl to start the run from the "
+        "beginning\n"));
+    CHECK(read_file(f.workdir + "/metrics.jsonl") == rows);
+  }
 }
 
 TEST_CASE("a report that cannot be written costs no checkpoint") {

@@ -58,9 +58,13 @@ evals:
     pp_fn: *pp
     pred: loss
     batch_size: 16
-  knn: {train: {name: digits, split: "train[:100]"}, data: {name: digits, split: "test[:50]"},
-        pp_fn: 'value_range(-1, 1)|keep("image", "label")', k: 5,
+  # 360 examples are two of the blocks, and there are three numbers of shots, that the ranks share.
+  knn: {train: {name: digits, split: "train[:100]"}, data: {name: digits, split: test},
+        pp_fn: &label 'value_range(-1, 1)|keep("image", "label")', k: 5,
         representation_layer: pre_logits, batch_size: 16, log_steps: 25}
+  fewshot: {type: fewshot_lsr, datasets: {d: [digits, "train[:200]", "test[:50]"]},
+            pp_train: *label, pp_eval: *label, shots: [1, 2, 5], num_seeds: 2,
+            representation_layer: pre_logits, batch_size: 16, log_steps: 25}
   calibration: {data: {name: digits, split: "test[:50]"}, pp_fn: *pp, batch_size: 16, log_steps: 25}
   save: {data: {name: digits, split: "test[:50]"}, pp_fn: *pp, batch_size: 16, outputs: [logits],
          inputs: [labels, _id], log_steps: 25, skip_first: true, outfile: "{workdir}/logits.npz"}

@@ -125,6 +125,28 @@ TEST_CASE("--dry-run refuses what the run would refuse at its start, with the sa
   }
 }
 
+TEST_CASE("--dry-run of a finished run says what its start says") {
+  TwoStepRun run;
+  const auto args = [&](const std::string& lr) {
+    return std::vector<std::string>{"--workdir", run.dir / "w",   "--set", "total_epochs=null",
+                                    "--set",     "total_steps=2", "--set", "lr=" + lr};
+  };
+  const std::string end = "finished already, at step 2";
+  CHECK(start_of(run.dry(args("0.002"))) == "nothing to train: the run " + end);
+  CHECK(contains(run.start(args("0.002")).err, "The run in " + (run.dir / "w") + " " + end + "\n"));
+  const Finished dry = run.dry(args("0.5"));
+  CHECK(dry.code == 2);
+  CHECK(dry.out.empty());
+  CHECK(contains(dry.err, "changed config: lr: 0.002 -> 0.5\n"));
+  const std::string refusal =
+      (run.dir / "w") +
+      ": error: the run there finished with another lr, so nothing is trained; "
+      "choose another --workdir, or raise the length of the run and add "
+      "--accept-changes\n";
+  CHECK(dry.err.ends_with(refusal));
+  CHECK(run.start(args("0.5")).err.ends_with(refusal));
+}
+
 TEST_CASE("--dry-run of a large model checks its file by shapes alone") {
   TwoStepRun run;
   const std::string m = run.dir / "m.npz";
@@ -147,19 +169,22 @@ TEST_CASE("--dry-run checks a job of many processes without starting them") {
     more.insert(more.begin(), args.begin(), args.end());
     return run(more);
   };
-  const Finished finished = with({"--devices", "cuda:64"});
+  const std::string eight = "cuda:0,1,2,3,4,5,6,7";
+  const Finished finished = with({"--devices", eight, "--nnodes", "8"});
   INFO(finished.err);
   CHECK(finished.code == 0);
   INFO(finished.out);
   CHECK(
       finished.out.find("processes   64: each computes 16 examples and sends 166.1 MiB per step") !=
       std::string::npos);
-  const Finished sharded = with({"--devices", "cuda:64", "--set", "sharding_strategy=zero2"});
+  const Finished sharded =
+      with({"--devices", eight, "--nnodes", "8", "--set", "sharding_strategy=zero2"});
   INFO(sharded.out << sharded.err);
   CHECK(sharded.code == 0);
   CHECK(sharded.out.find("memory      87.7 MiB for") != std::string::npos);
   CHECK(finished.out.find("memory      295.4 MiB for") != std::string::npos);
-  const Finished odd = with({"--devices", "cuda:48"});
+  CHECK(with({"--devices", "cuda:7"}).out.find("processes") == std::string::npos);  // one GPU
+  const Finished odd = with({"--devices", eight, "--nnodes", "6"});
   CHECK(odd.code == 2);
   CHECK(odd.err.find("Batch size (1024) must be divisible by device number (48)") !=
         std::string::npos);

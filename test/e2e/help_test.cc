@@ -102,6 +102,9 @@ TEST_CASE("help says what is nearest to a word that it does not know") {
         "help: error: no help on 'predic' (did you mean 'predict'?); see bvtrain help\n");
   // A word that is like no other.
   CHECK(run({"help", "wqxzk"}).err == "help: error: no help on 'wqxzk'; see bvtrain help\n");
+  const Finished nameless = run({"help", "val/"});
+  CHECK(nameless.code == 2);
+  CHECK(nameless.err.starts_with("help: error: no help on 'val/'"));
 }
 
 TEST_CASE("help on a value names its keys") {

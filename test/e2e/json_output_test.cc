@@ -68,7 +68,7 @@ TEST_CASE("--dry-run says what precision is, in the text and as JSON") {
                                      human_count(entry.at("examples")))));
   CHECK(dry.at("checked_examples") == 2);
   // On other devices `auto` means something else.
-  const json gpus = parsed(with({"--json", "--devices", "cuda:4"}));
+  const json gpus = parsed(with({"--json", "--devices", "cuda:0,1,2,3"}));
   CHECK(gpus.at("precision") == "bf16");
   CHECK(gpus.at("precision_reason") == "the device is a GPU");
   CHECK(gpus.at("processes") == 4);

@@ -49,6 +49,14 @@ TEST_CASE(
     REQUIRE(finished.code == 0);
     const nlohmann::json back = whole.rollbacks();
     REQUIRE(!back.empty());
+    // With sharded state the bad step cannot be repeated: the next checkpoint comes after it.
+    CHECK(contains(finished.err, "bvtrain replay") == (ranks == 1));
+    CHECK(contains(finished.err,
+                   fmt::format("[{}] the bad step's batch and its examples' names are in {}/"
+                               "post-mortem/step-{}; the weights before it are not, because the "
+                               "state is sharded\n",
+                               back[0].at("step").get<int64_t>(), whole.workdir,
+                               back[0].at("step").get<int64_t>())) == (ranks == 2));
     const int64_t bad = back[0].at("step"), to = back[0].at("to");
     CHECK(to < bad);
     CHECK(back[0].at("examples") == (bad - to) * 64);

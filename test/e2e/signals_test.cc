@@ -141,6 +141,17 @@ TEST_CASE("with closed standard descriptors a run writes no log into its other f
   CHECK(shell("exec \"$BVTRAIN\" --list models >&-").code == 5);
 }
 
+TEST_CASE("a launcher ends with its ranks, even if its parent ignores SIGCHLD") {
+  const SignalledRuns f;
+  const Finished finished = shell(fmt::format(
+      "exec env --ignore-signal=CHLD \"$BVTRAIN\" --config {} --set total_steps=2 --set evals=null "
+      "--workdir {} --devices cpu:2",
+      f.config, f.dir / "w"));
+  INFO(finished.err);
+  CHECK(finished.code == 0);
+  CHECK(exists(f.dir / "w/DONE"));
+}
+
 TEST_CASE("a reader that closes the pipe is no failure") {
   const SignalledRuns f;
   f.train();

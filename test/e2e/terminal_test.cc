@@ -214,7 +214,7 @@ TEST_CASE("the index of a data set shows its progress on a terminal") {
     dir.write("photos/" + std::string(name) + "/1.jpg", flat_jpeg(100));
   OnTerminal index({"data", "index", dir / "photos"}, 100);
   if (!index.ok()) return;
-  CHECK(index.wait_for_drawn("looking at the images: [123] of 3 folders"));
+  CHECK(index.wait_for_drawn("listing the images: [123] of 3 folders"));
   CHECK(index.wait() == 0);
   const Screen screen = screen_of(index.text());
   CHECK(contains(screen.lines.front(), ": 3 examples, opened in "));

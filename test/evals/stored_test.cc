@@ -229,6 +229,7 @@ TEST_CASE("wrong stored arrays are refused with the file") {
   write_npz(file, {{"zimg", noise({4, 3}, 1)},
                    {"ztxt", noise({5, 3}, 1)},
                    {"wide", noise({4, 7}, 1)},
+                   {"one", noise({4, 1}, 1)},
                    {"bad", bad},
                    {"owner", at::tensor({0, 1, 2, 3, 4}, at::kLong)},
                    {"short", at::tensor({0, 1}, at::kLong)},
@@ -285,6 +286,12 @@ TEST_CASE("wrong stored arrays are refused with the file") {
       "distance", file_key(file, "what: [zimg, zimg], distances: [{kind: agree, k: 4}]"));
   CHECK_THAT(error_of([&] { agree->probe(1); }),
              Catch::EndsWith("error: distance 'agree': k is 4, but the vectors have 3 entries"));
+  const auto hard = make_evaluator(
+      "distance", file_key(file, "what: [one, one], distances: [{kind: hard, ls: 0.1}]"));
+  CHECK_THAT(error_of([&] { hard->probe(1); }),
+             Catch::EndsWith("error: distance 'hard': ls is spread over the other classes, but the "
+                             "vectors have 1 entry"));
+  CHECK(distance("what: [one, one], distances: [{kind: hard}]") == "");
   CHECK_THAT(distance("what: [zimg, zimg]"), Catch::Contains("distances: missing"));
 }
 

@@ -257,6 +257,20 @@ TEST_CASE("frozen parameters do not change and have no state, and gaps stay zero
   }
 }
 
+TEST_CASE("an optimizer tells the size of its other state from the shapes alone") {
+  for (const Case& c : cases()) {
+    INFO(c.name << " " << c.optax);
+    const FusedRun fused(c);
+    const auto unallocated = make(c.name, c.optax);
+    int64_t told = 0, held = 0;
+    for (const auto& entry : fused.params.entries()) {
+      if (entry.group != kFrozen) told += unallocated->other_elements(entry.shape);
+    }
+    for (const auto& [name, values] : fused.optimizer->other_state()) held += values.numel();
+    CHECK(told == held);
+  }
+}
+
 TEST_CASE("the fused pass gives the same bits for any number of threads") {
   class BigModel : public Model {
    public:

@@ -94,10 +94,13 @@ TEST_CASE("factors of parameters that are all frozen give a warning") {
   CHECK(warnings(Read("{lr: 0.1, wd: 1, wd_mults: [['head/kernel', 2]]" + frozen).config).size() ==
         1);
   // A run's config.yaml states the default.
+  const std::vector<std::string> none = {
+      "t.yaml:1:15: warning: wd: has no effect: no trained parameter has weight decay; see "
+      "wd_mults"};
   CHECK(warnings(Read("{lr: 0.1, wd: 1, wd_mults: [['.*/kernel$', 1]], schedule: [['.*/kernel', "
                       "null], ['.*', {}]]}")
-                     .config)
-            .empty());
+                     .config) == none);
+  CHECK(warnings(Read("{lr: 0.1, wd: 1, wd_mults: []}").config) == none);
 }
 
 TEST_CASE("a weight decay that belongs to an optimizer of PyTorch gives a warning") {
@@ -118,7 +121,7 @@ TEST_CASE("a weight decay that belongs to an optimizer of PyTorch gives a warnin
   CHECK(warnings(Read("{lr: 0.6, wd: 0.02}").config).empty());  // SGD
   CHECK(warnings(Read("{lr: 0, wd: 0.05}").config).empty());
   CHECK(warnings(Read("{lr: 0.001, wd: 0.05, schedule: [['.*kernel', null], ['.*', {}]]}").config)
-            .empty());
+            .size() == 1);  // that it has no effect
 }
 
 TEST_CASE("bad patterns are refused") {

@@ -47,6 +47,18 @@ TEST_CASE("schedules equal those of big_vision") {
   CHECK(problem_count(all) == 0);
 }
 
+// big_vision's searchsorted(steps, step + 1) counts the entries below step + 1.
+TEST_CASE("stair changes at a fractional step, rounded down") {
+  const Config config = parse_config("{steps: [2.5, 4], mults: [0.5, 0.25]}", "t.yaml");
+  const Schedule schedule(config, {.batch_size = 8, .data_size = 8, .total_steps = 6});
+  CHECK(problem_count(config) == 0);
+  const std::vector<float> expected = {1, 1, 0.5F, 0.5F, 0.25F, 0.25F};
+  for (size_t s = 0; s < expected.size(); ++s) {
+    INFO("step " << s);
+    CHECK(schedule(static_cast<int64_t>(s)) == expected[s]);
+  }
+}
+
 TEST_CASE("the registered decays") {
   CHECK(Decay::Registry::names() ==
         std::vector<std::string>{"cosine", "linear", "polynomial", "rsqrt", "stair"});
@@ -84,8 +96,9 @@ TEST_CASE("keys of a schedule that have no effect give a warning") {
   CHECK(warned("{decay_type: linear, linear_end: 0.5, end: 0.1}") ==
         Lines{"t.yaml:1:34: warning: linear_end: has no effect, because `end` is given"});
   CHECK(warned("{steps: [10, 40, 50, 60], mults: [0.5, 0.4, 0.3, 0.2]}") ==
-        Lines{"t.yaml:1:9: warning: steps: those after the last step, 40, have no effect: 50, 60"});
-  CHECK(warned("{steps: [10, 40], mults: [0.5, 0.4]}").empty());
+        Lines{"t.yaml:1:9: warning: steps: those not before the end, step 40, have no effect: 40, "
+              "50, 60"});
+  CHECK(warned("{steps: [10, 39], mults: [0.5, 0.4]}").empty());
   // A run's config.yaml also states the defaults.
   CHECK(warned("{decay_type: rsqrt, timescale: 10000, timescale_steps: 7, shift: 0}").empty());
   CHECK(warned("{decay_type: linear, linear_end: 0, end: 0.1}").empty());

@@ -9,6 +9,7 @@
 
 #include "lib/tasks/task.h"
 #include "test/support/error.h"
+#include "test/support/logged.h"
 
 namespace bv::test {
 namespace {
@@ -125,6 +126,22 @@ TEST_CASE("batches from a wrong pp string are refused") {
   CHECK(batch_refusal(wide) ==
         "[classify] 'labels' are (2, 4) but the model's logits are (2, 3); does num_classes equal "
         "the depth of onehot(...)?");
+}
+
+TEST_CASE("softmax_xent warns once of images without a class or with several") {
+  const auto warned = [](const Task& task, std::vector<float> labels) {
+    const Batch batch = {{"labels", at::tensor(labels).reshape({-1, 3})}};
+    return logged([&] { task.check_training_values(batch); });
+  };
+  const auto task = make_classify();
+  CHECK(warned(*task, {0, 1, 0, 0.5F, 0.25F, 0.25F}).empty());
+  CHECK_THAT(warned(*task, {0, 1, 0, 0, 0, 0}),
+             Catch::Contains("classify: 1 of the 2 images of a batch have no class: all their "
+                             "`labels` are 0, so softmax_xent learns nothing from them"));
+  CHECK_THAT(warned(*task, {0, 1, 1, 1, 1, 0, 0, 0, 0}),
+             Catch::Contains("classify: 2 of the 3 images of a batch have several classes"));
+  CHECK(warned(*task, {0, 1, 1, 0, 0, 0}).empty());
+  CHECK(warned(*make_classify(0, "sigmoid_xent"), {0, 1, 1, 0, 0, 0}).empty());
 }
 
 TEST_CASE("one number per example is refused with what num_classes: 1 needs") {

@@ -46,8 +46,8 @@ Batch regress_batch() {
 LabelledExamples examples_of(const at::Tensor& labels) {
   LabelledExamples examples;
   examples.size = labels.size(0);
-  examples.raw = [labels](int64_t i) { return Example{{"labels", labels[i]}}; };
-  examples.computed = examples.raw;
+  examples.quick = [labels](int64_t i) { return Example{{"labels", labels[i]}}; };
+  examples.computed = examples.quick;
   examples.describe = [](int64_t i) { return "row " + std::to_string(i); };
   return examples;
 }
@@ -113,7 +113,7 @@ TEST_CASE("a preprocessing that changes the labels changes the scale") {
   const auto task = make_regress();
   task->add_buffers(model, 2);
   LabelledExamples examples = examples_of(regress_batch().at("labels"));
-  examples.computed = [raw = examples.raw](int64_t i) {
+  examples.computed = [raw = examples.quick](int64_t i) {
     return Example{{"labels", raw(i).at("labels") * 3}};
   };
   task->fit(model, examples, examples.computed(0));
@@ -126,7 +126,7 @@ TEST_CASE("a preprocessing that changes the labels of a small data set changes t
   task->add_buffers(model, 1);
   LabelledExamples examples = examples_of(at::arange(100, at::kFloat).reshape({100, 1}));
   examples.parts = {0, 99};
-  examples.computed = [raw = examples.raw](int64_t i) {
+  examples.computed = [raw = examples.quick](int64_t i) {
     return Example{{"labels", raw(i).at("labels") * (i == 99 ? 11 : 1)}};
   };
   task->fit(model, examples, examples.computed(0));
@@ -172,9 +172,9 @@ TEST_CASE("a slice of rows that are sorted by a target gives a warning") {
 
 TEST_CASE("examples that cannot be read are left out within the budget") {
   LabelledExamples examples = examples_of(at::tensor({1.F, 9.F, 5.F, 7.F}).reshape({2, 2}));
-  const auto read = examples.raw;
+  const auto read = examples.quick;
   examples.size = 3;
-  examples.raw = examples.computed = [read](int64_t i) {
+  examples.quick = examples.computed = [read](int64_t i) {
     if (i == 1) throw Error(Exit::data, "row 1", "truncated");
     return read(i / 2);
   };
@@ -193,7 +193,7 @@ TEST_CASE("targets without a spread, or that are no numbers, are named") {
   CHECK(refusal_to_fit(examples_of(bad), 3) ==
         "row 0: error: 'labels' has 2 numbers, but num_classes is 3");
   LabelledExamples lacking = examples_of(regress_batch().at("labels"));
-  lacking.computed = [raw = lacking.raw](int64_t i) { return i == 1 ? Example() : raw(i); };
+  lacking.computed = [raw = lacking.quick](int64_t i) { return i == 1 ? Example() : raw(i); };
   CHECK(refusal_to_fit(lacking) == "row 1: error: has no 'labels', unlike other examples");
 }
 

@@ -16,12 +16,13 @@
 namespace bv::test {
 namespace {
 
-// Returns a run that trains on one part of a source, and evaluates on another.
-Config classes_config(const std::string& train, const std::string& val,
-                      const std::string& num_classes = "auto", int total_steps = 4) {
-  const std::string pp =
-      "decode|value_range(-1, 1)|onehot(num_classes, key='label', key_result='labels')|"
-      "keep('image', 'labels')";
+// Returns a run that trains on one part of a source, and evaluates on another. `label_ops` are the
+// ops that make `labels`.
+Config classes_config(
+    const std::string& train, const std::string& val, const std::string& num_classes = "auto",
+    int total_steps = 4,
+    const std::string& label_ops = "onehot(num_classes, key='label', key_result='labels')") {
+  const std::string pp = "decode|value_range(-1, 1)|" + label_ops + "|keep('image', 'labels')";
   return parse_config("num_classes: " + num_classes +
                           fmt::format("\ntotal_steps: {}\nlog_training_steps: 2\n", total_steps) +
                           "input:\n"
@@ -116,6 +117,22 @@ TEST_CASE("a class that only the validation rows of a csv file have is warned of
   REQUIRE(found.size() == 1);
   CHECK_THAT(found[0], Catch::Contains("2 of 3 examples belong to classes that have no training "
                                        "example, so the model cannot learn them: c; add"));
+}
+
+TEST_CASE("class names that pp does not use need not be those of the training data") {
+  const TempFolder folder;
+  folder.write("1.jpg", flat_jpeg(90));
+  const std::string kinds = folder.write("kinds.txt", "x\nyy\n");
+  const auto csv = [&](const std::string& name, const std::string& label) {
+    return "{name: csv, split: all, fname: " +
+           folder.write(name, "image,label,kind\n1.jpg,cat,x\n1.jpg," + label + ",yy\n");
+  };
+  const std::string train = csv("train.csv", "dog") + "}", val = csv("val.csv", "ship");
+  const std::string label_ops = "lookup('" + kinds +
+                                "', inkey='kind', outkey='k')|"
+                                "onehot(2, key='k', key_result='labels')";
+  for (const std::string end : {"}", ", unknown_classes: skip}"})
+    CHECK(val_data_warnings(classes_config(train, val + end, "2", 4, label_ops)).empty());
 }
 
 TEST_CASE("a warning names class numbers that only the evaluator's data have") {

@@ -125,6 +125,21 @@ TEST_CASE("labels of a csv file that look like several labels or like numbers gi
               "example has label 0, 2"});
 }
 
+TEST_CASE("a second recipe from a config, as in --dry-run, does not take `auto` for a number") {
+  const TempFolder dir;
+  dir.write("1.jpg", flat_jpeg(90));
+  dir.write("2.jpg", flat_jpeg(200));
+  const std::string file = dir.write("a.csv", "image,label\n1.jpg,20\n2.jpg,56\n");
+  const Config config = parse_config(
+      config_text("{name: csv, fname: " + file + "}", "decode|value_range(-1, 1)"), "x.yaml");
+  const Recipe first(config, /*synthetic=*/false, /*meta=*/true);
+  const Lines lines = warnings(config);
+  CHECK(lines.size() == 1);
+  const Recipe second(config, /*synthetic=*/false, /*meta=*/true);
+  CHECK(second.num_classes == 57);
+  CHECK(warnings(config) == lines);
+}
+
 TEST_CASE("labels of classes outside 0 to 1 give a warning: task: regress may be missing") {
   const TempFolder dir;
   dir.write("1.jpg", flat_jpeg(90));

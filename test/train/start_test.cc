@@ -2,11 +2,15 @@
 // does not fit.
 #include "lib/train/start.h"
 
+#include <ATen/ops/ones.h>
+
 #include <catch2/catch.hpp>
 
+#include "lib/ckpt/best_checkpoint.h"
 #include "lib/config/load_config.h"
 #include "lib/train/data_changes.h"
 #include "test/support/error.h"
+#include "test/support/folder.h"
 #include "test/support/tiny_model.h"
 
 namespace bv::test {
@@ -51,6 +55,41 @@ TEST_CASE("a checkpoint lists the starts that have led to it") {
   add_start(starts, 0);  // it starts over
   REQUIRE(starts.size() == 1);
   CHECK(starts[0].time == kLate + 2);
+}
+
+TEST_CASE("model_init warns of a best checkpoint that was chosen by its averaged weights") {
+  const TempFolder dir;
+  const Workdir workdir(dir.path());
+  const CkptFolder ckpt = workdir.ckpt();
+  {
+    Checkpointer checkpointer(workdir);
+    Snapshot snapshot;
+    snapshot.step = 5;
+    snapshot.tensors["params/bias"] = at::ones({3});
+    snapshot.meta = {{"config", R"({"evals": {"val": {"ema": true}, "plain": {"ema": false},
+                                              "bare": {"prefix": "", "ema": true}}})"}};
+    checkpointer.save(std::move(snapshot), true);
+    checkpointer.wait();
+  }
+  write_best(ckpt.best(""), ckpt.step(5), {"val/loss", false, 5, 0.5});
+  write_best(ckpt.best("plain"), ckpt.step(5), {"plain/loss", false, 5, 0.5});
+  const auto warned = [&](const std::string& key, const std::string& which) {
+    const Config config = parse_config(key + ": '" + dir.path() + which + "'", "t.yaml");
+    peek_start(config);
+    throw_problems(config);
+    return warnings(config);
+  };
+  CHECK(warned("model_init", ":best") ==
+        Messages{"t.yaml:1:13: warning: model_init: " + dir.path() +
+                 ":best was chosen by val/loss of its averaged weights, but this loads the "
+                 "unaveraged ones; " +
+                 dir.path() + ":best:ema loads the averaged ones"});
+  CHECK(warned("model_init", "/ckpt/best").size() == 1);
+  for (const char* which : {":best:ema", ":best-plain", "/ckpt/step-5", ""}) {
+    INFO(which);
+    CHECK(warned("model_init", which).empty());
+  }
+  CHECK(warned("resume", ":best").empty());  // it continues with both
 }
 
 TEST_CASE("ranks with the same data agree") {

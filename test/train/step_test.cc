@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lib/config/load_config.h"
+#include "lib/train/step/step_cost.h"
 #include "test/support/error.h"
 #include "test/support/host_reads.h"
 #include "test/support/tiny_model.h"
@@ -54,6 +55,22 @@ TEST_CASE("20 steps equal 10, a save, a load into fresh objects, and 10") {
     second.run(11, 20);
     check_equal(second.step->state(), whole.step->state());
     CHECK(second.step->measurements(20) == whole.step->measurements(20));
+  }
+}
+
+TEST_CASE("the cost of a step counts Adafactor's second moments") {
+  const auto state_bytes = [](const std::string& optimizer) {
+    const TinyModel model;
+    const Config config = parse_config("{lr: 0.1, optax_name: " + optimizer + "}", "t.yaml");
+    const RunLength length{.batch_size = 8, .data_size = 160, .total_steps = 20};
+    return step_cost(read_step(config, model, length), model, 1).state_bytes;
+  };
+  for (const char* size : {"12", "1000"}) {
+    INFO(size);
+    const std::string adafactor = fmt::format(
+        "scale_by_adafactor, optax: {{momentum: null, min_dim_size_to_factor: {}}}", size);
+    const TinyRun run("{lr: 0.1, optax_name: " + adafactor + "}");
+    CHECK(state_bytes(adafactor) - state_bytes("sgd") == run.step->memory().state);
   }
 }
 
@@ -345,6 +362,10 @@ TEST_CASE("the step's keys") {
   CHECK(problems("{optax_name: sgd, lr: 1}").empty());
   CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_norm: -1}") ==
         "t.yaml:1:42: error: grad_clip_norm: must not be negative, got -1");
+  CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_per_example: false}") == "");
+  CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_per_example: true}") ==
+        "t.yaml:1:49: error: grad_clip_per_example: is not supported: no task computes gradients "
+        "per example; use grad_clip_norm");
   CHECK(problems("{optax_name: sgd, lr: 1, grad_clip_per_example: 1}") ==
         "t.yaml:1:49: error: grad_clip_per_example: is not supported: no task computes "
         "gradients per example; use grad_clip_norm");

@@ -32,4 +32,20 @@ TEST_CASE("a new run must not write into a folder whose folders are classes") {
   CHECK(line("val/out", "image_folder") == "");
 }
 
+TEST_CASE("a cache must not be in a folder whose folders are classes") {
+  const TempFolder dir;
+  dir.make("train/cat");
+  const auto line = [&](const std::string& cache) {
+    const std::string yaml = "input:\n  data: {name: image_folder, data_dir: " + (dir / "train") +
+                             "}\n  cache: {in: " + cache + ", gib: 1}\n";
+    return error_of([&] { check_cache_outside_data(parse_config(yaml, "t.yaml")); });
+  };
+  CHECK(line(dir / "train/cache") ==
+        "t.yaml:3:15: error: input.cache.in: is in '" + (dir / "train") +
+            "', the data of input, where every folder is taken for a class: choose a folder "
+            "outside of it");
+  CHECK(line(dir / "cache") == "");
+  CHECK(line("memory") == "");
+}
+
 }  // namespace bv::test

@@ -32,8 +32,10 @@ int64_t balanced_batch_size(int64_t size, int64_t most, int64_t ranks) {
 
 }  // namespace
 
-EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
+EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env,
+                                   const std::string& label_key) {
   EvalLoaderOptions options;
+  options.label_key = label_key;
   options.error_budget = read_error_budget(config);
   attempt(config, [&] { options.quarantine = Quarantine::read(config); });
   options.keep_broken = options.error_budget > 0 || config.has("quarantine");
@@ -61,9 +63,9 @@ EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env) {
   return options;
 }
 
-EvalInput::EvalInput(const Config& config, const EvalEnv& env)
+EvalInput::EvalInput(const Config& config, const EvalEnv& env, const std::string& label_key)
     : EvalInput(config.section("data"), std::make_shared<Pipeline>(config, "pp_fn"),
-                read_eval_loader(config, env), env.data) {}
+                read_eval_loader(config, env, label_key), env.data) {}
 
 EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
                      const EvalLoaderOptions& options, const DataEnv& env, const std::string& part)
@@ -81,18 +83,20 @@ EvalInput::EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,
     const auto quarantine = env.synthetic ? nullptr : options.quarantine;
     open_ = [data, pp = pp_, quarantine, name = name_, synthetic = env.synthetic,
              numbers = env.labels_are_numbers, threads = std::max(options.threads, 1),
-             open = prepare_data(data, own)](const auto& classes) {
+             uses_labels = pp_->reads_data_labels(options.label_key),
+             open = prepare_data(data, own)](const std::optional<ClassNames>& given) {
+      const auto classes = uses_labels ? given : std::nullopt;
       auto opened = open(classes);
       if (quarantine) opened = quarantine->leave_out(opened, name, threads);
       for (const std::string& line : data_notes(*opened, *pp)) data.warn({}, line);
       // Labels without names may be regression targets, unless onehot() takes them.
       const bool have_classes = !opened->class_names().empty() || pp->class_count();
-      if (classes && have_classes && pp->uses_data_labels()) {
+      if (classes && have_classes) {
         if (const std::string line = untrained_classes(*opened, classes->trained); !line.empty())
           data.warn({}, line);
       }
       if (synthetic) return opened;
-      if (!numbers && have_classes && pp->uses_data_labels()) {
+      if (!numbers && have_classes && uses_labels) {
         if (const std::string line = opened->classes_missing_without_chance(); !line.empty())
           data.warn({}, line);
       }

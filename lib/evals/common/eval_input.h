@@ -62,17 +62,20 @@ inline constexpr KeyText kEvalDataKeys[] = {
 struct EvalLoaderOptions : LoaderOptions {
   std::shared_ptr<const Quarantine> quarantine;  // what is excluded; may be null
   bool keep_broken = false;                      // see SourceEnv
+  std::string label_key = "labels";              // the feature with the labels, after pp
 };
 
 // Reads kEvalLoaderKeys. Records problems with the config.
-EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env);
+EvalLoaderOptions read_eval_loader(const Config& config, const EvalEnv& env,
+                                   const std::string& label_key = "labels");
 
 // Opens no file before its first use.
 class EvalInput {
  public:
   // Reads kEvalDataKeys and kEvalLoaderKeys. Records problems with the config, also those of the
-  // source: see prepared().
-  EvalInput(const Config& config, const EvalEnv& env);
+  // source: see prepared(). Labels are matched with the classes of the run if pp makes the feature
+  // `label_key` from them.
+  EvalInput(const Config& config, const EvalEnv& env, const std::string& label_key = "labels");
   // For evaluators with several inputs: `data` is the section of this one, and `part` its name in
   // the list of skipped examples ("evals.<name>.<part>").
   EvalInput(const Config& data, std::shared_ptr<const Pipeline> pp,

@@ -1,5 +1,6 @@
-// stair: base until the first of `steps`; from step steps[i] on, base * mults[i]. Without steps the
-// schedule is constant. Follows "stair" of utils.py `create_learning_rate_schedule` of big_vision.
+// stair: base until the first of `steps`; from step floor(steps[i]) on, base * mults[i].
+// Without steps the schedule is constant. Follows "stair" of utils.py
+// `create_learning_rate_schedule` of big_vision.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,14 +39,14 @@ class Stair : public Decay {
     for (const double mult : mults_) check_not_negative(config, "mults", mult, "each of them");
     const int64_t total = env.length.total_steps;
     const auto late = std::find_if(steps_.begin(), steps_.end(),
-                                   [&](double at) { return at > static_cast<double>(total); });
+                                   [&](double at) { return at >= static_cast<double>(total); });
     if (!env.length.made_up && total > 0 && late != steps_.end())
-      config.warn("steps", fmt::format("those after the last step, {}, have no effect: {}", total,
-                                       fmt::join(late, steps_.end(), ", ")));
+      config.warn("steps", fmt::format("those not before the end, step {}, have no effect: {}",
+                                       total, fmt::join(late, steps_.end(), ", ")));
   }
   double value(double base, double step, double) const override {
     const auto passed =
-        std::count_if(steps_.begin(), steps_.end(), [&](double at) { return at <= step; });
+        std::count_if(steps_.begin(), steps_.end(), [&](double at) { return at < step + 1; });
     return passed == 0 ? base : base * mults_[static_cast<size_t>(passed) - 1];
   }
 

@@ -14,6 +14,7 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/BFloat16.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cmath>
@@ -175,6 +176,13 @@ class ScaleByAdafactor : public Optimizer {
     return all;
   }
 
+  int64_t other_elements(at::IntArrayRef shape) const override {
+    const int64_t all = c10::multiply_integers(shape);
+    if (!is_factored(shape)) return all;
+    const auto [d0, d1] = largest_axes(shape);
+    return all / shape[d0] + all / shape[d1];
+  }
+
   RuleNumbers rule_numbers(int64_t count) const override {
     const double t = std::max<double>(1, static_cast<double>(count - decay_offset_ + 1));
     const double b2 = std::min(beta2_cap_, 1 - std::pow(t, -decay_rate_));
@@ -241,6 +249,9 @@ class ScaleByAdafactor : public Optimizer {
       config.problem("eps", fmt::format("must be positive in float32, got {}", eps_));
   }
 
+  bool is_factored(at::IntArrayRef shape) const {
+    return shape.size() >= 2 && shape[largest_axes(shape).second] >= min_dim_;
+  }
   Moments moments_of(const FlatParams::Entry& entry, const at::TensorOptions& options) const {
     const std::vector<int64_t>& shape = entry.shape;
     Moments m;
@@ -248,7 +259,7 @@ class ScaleByAdafactor : public Optimizer {
     m.shape = shape;
     m.strides = entry.strides;
     if (shape.size() >= 2) std::tie(m.d0, m.d1) = largest_axes(shape);
-    m.factored = shape.size() >= 2 && shape[m.d1] >= min_dim_;
+    m.factored = is_factored(shape);
     if (m.factored) {
       std::vector<int64_t> row = shape, col = shape;
       row[m.d0] = col[m.d1] = 1;

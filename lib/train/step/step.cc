@@ -188,7 +188,7 @@ ControlWord TrainStep::run(int64_t step, Batch batch, bool measure, const Contro
   start();
   check(step == count() + 1, "step {} after {} updates", step, count());
   digest_.reset();
-  task_.check_values(batch);
+  task_.check_training_values(batch);
   std::optional<c10::Event> uploaded;
   batch = upload(std::move(batch), uploaded);
   set_numbers(step);

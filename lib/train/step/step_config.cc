@@ -20,8 +20,9 @@ const KeyTable step_keys(
       "Maximum global L2 norm of the gradients. Larger gradients are scaled down to it. This "
       "protects training from single bad batches. 1 is common for transformers; 0 turns it off.",
       "1.0"},
-     {"grad_clip_per_example", "'0'", "0",
-      "Only 0 is accepted, because per-image gradients are not computed. Use `grad_clip_norm`."},
+     {"grad_clip_per_example", "'0' | bool", "0",
+      "Only 0 and false are accepted, because per-image gradients are not computed. Use "
+      "`grad_clip_norm`."},
      {"ema", "map", "none",
       "Keeps an exponential moving average of the weights, which often scores better. Evaluators "
       "with `ema: true` measure it. It takes as much memory as the weights.",
@@ -33,7 +34,8 @@ const KeyTable step_keys(
       "The skipped step counts for the schedule and for Adam's bias correction. `rollback` returns "
       "to the last checkpoint and continues with other training examples. It needs checkpoints at "
       "intervals (`ckpt_steps` or `keep_ckpt_steps`). On a GPU, `skip` and `rollback` wait for "
-      "each step to finish.",
+      "each step to finish, and `stop` notices such a step at the next row of training metrics, "
+      "evaluation or checkpoint.",
       "", "-"},
      {"nan_limit", "int >= 0", "10",
       "Maximum number of skipped steps (`nan: skip`) or of returns to a checkpoint (`nan: "
@@ -82,7 +84,9 @@ double read_clip_norm(const Config& config) {
   if (!(norm >= 0)) {
     config.problem("grad_clip_norm", fmt::format("must not be negative, got {}", norm));
   }
-  if (config.get<double>("grad_clip_per_example", 0.0) != 0) {
+  const char* const per_example = "grad_clip_per_example";  // a bool in big_vision
+  const bool flag = config.is_text(per_example, "true") || config.is_text(per_example, "false");
+  if (flag ? config.get<bool>(per_example) : config.get<double>(per_example, 0.0) != 0) {
     config.problem("grad_clip_per_example",
                    "is not supported: no task computes gradients per example; use grad_clip_norm");
   }

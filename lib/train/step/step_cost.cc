@@ -56,6 +56,9 @@ StepCost step_cost(const StepConfig& config, const Model& model, int ranks) {
     cost.state_bytes += 4 * own(ShardLevel::zero2) + (config.ema_decay ? 4 * state : 0);
     for (const auto& slot : config.optimizer->slots())
       cost.state_bytes += static_cast<double>(c10::elementSize(slot.dtype)) * state;
+    // Every rank holds it whole, in float32.
+    const int64_t other = config.optimizer->other_elements(parameters[i].second.sizes());
+    cost.state_bytes += 4 * static_cast<double>(other);
   }
   return cost;
 }

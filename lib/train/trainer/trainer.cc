@@ -209,6 +209,9 @@ Exit Trainer::loop() {
     metrics_->begin_row(step);
     update(step, plan);
     measure(step, plan);
+    // Reading it back from a GPU takes time, so that waits until the result is needed.
+    const bool last = step == total_steps_;
+    if (recipe_.device.is_cpu() || plan.log || !plan.evals.empty() || last) check_finite(step);
     due_evals_ = plan.evals;
     if (plan.save) save(step, *plan.save);
     run_due_evals(step);
@@ -318,7 +321,6 @@ void Trainer::measure(int64_t step, const Plan& plan) {
   if (plan.log) {
     for (const auto& [name, value] : recipe_.step->measurements(step))
       metrics_->measure(name, value);
-    check_finite(step);
     if (recipe_.step->compares_states()) digest_ = recipe_.step->digest();
     const Pace::Reading now = reading(step);
     metrics_->measure("data_wait", Pace::Span{logged_, now}.data_wait());

@@ -15,7 +15,7 @@ void Trainer::check_changes(const std::optional<Restored>& checkpoint, bool fini
   if (!checkpoint || !workdir_) return;
   changes_ = changes_since(*checkpoint, recipe_, options_.data_summary);
   changes_.report();
-  changes_.require(options_.accept_changes, workdir_->dir(), finished);
+  changes_.require(options_.accept_changes, *workdir_, finished);
 }
 
 // Finds out which entries of run.json do not apply to the checkpoint, and what is new now. The

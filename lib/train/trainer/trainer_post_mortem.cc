@@ -75,15 +75,17 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
   const std::string command = weights ? folder : "--workdir " + workdir_->dir();
   const char* with =
       weights ? ", its examples' names and the weights before it" : " and its examples' names";
-  // Without the weights a replay starts from a checkpoint.
-  if (!weights && workdir_->ckpt().steps().empty()) {
-    log::info(
-        "[{}] the bad step's {} are in {}; there is no checkpoint yet from which `bvtrain replay` "
-        "could repeat it",
-        step,
-        too_large.empty() ? std::string("batch") + with
-                          : fmt::format("examples' names, but not its batch ({}),", too_large),
-        folder);
+  // Without the weights a replay starts from the newest checkpoint. If the run goes on, that will
+  // be one after this step.
+  const bool goes_on = before && recipe_.nan_limit.has_value();
+  if (!weights && (goes_on || workdir_->ckpt().steps().empty())) {
+    log::info("[{}] the bad step's {} are in {}; {}", step,
+              too_large.empty()
+                  ? std::string("batch") + with
+                  : fmt::format("examples' names, but not its batch ({}),", too_large),
+              folder,
+              goes_on ? "the weights before it are not, because the state is sharded"
+                      : "there is no checkpoint yet from which `bvtrain replay` could repeat it");
     return;
   }
   if (!too_large.empty()) {

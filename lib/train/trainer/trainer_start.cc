@@ -312,13 +312,23 @@ void Trainer::warn_of_other_length() const {
 }
 
 // Uses as many threads as the checkpoint's run did, so that the next steps are bit-identical to
-// those without the restart. The key compute_threads takes precedence. With another number of
-// ranks, each rank has another share of the cores, and the number is not changed.
+// those without the restart, on the same CPU model. The key compute_threads takes precedence. With
+// another number of ranks, each rank has another share of the cores, and the number is not changed.
+// Nor is it with fewer cores than threads, because that would be many times slower.
 void Trainer::adopt_threads(int threads, int ranks) {
   if (threads == recipe_.compute_threads || ranks != group_.size()) return;
   if (recipe_.config.has("compute_threads")) {
     log::info("Computing with {} threads, as configured; this run was started with {}",
               recipe_.compute_threads, threads);
+    return;
+  }
+  if (const int cores = available_cores(); threads > cores) {
+    if (is_rank0()) {
+      log::warn(
+          "this run was started with {} threads, but this process may use only {}: computing with "
+          "{}; the last digits of the results differ from those of an uninterrupted run",
+          threads, counted(cores, "core"), counted(recipe_.compute_threads, "thread"));
+    }
     return;
   }
   log::info("Computing with {} threads, not {}, so that the run continues bitwise exactly", threads,
