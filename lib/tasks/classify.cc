@@ -120,11 +120,17 @@ struct ClassesPerImage {
 ClassesPerImage count_classes_per_image(const at::Tensor& labels) {
   constexpr float kMostForOne = 1.01F;  // the sum of soft labels, with rounding errors
   const at::Tensor dense = labels.contiguous();
+  const int64_t classes = dense.size(1);
   const float* label = dense.const_data_ptr<float>();
   ClassesPerImage found;
-  for (int64_t i = 0; i < dense.size(0); ++i) {
-    float sum = 0;
-    for (int64_t c = 0; c < dense.size(1); ++c) sum += *label++;
+  for (int64_t i = 0; i < dense.size(0); ++i, label += classes) {
+    float sums[4] = {};  // an addition need not wait for the one before
+    int64_t c = 0;
+    for (; c + 4 <= classes; c += 4) {
+      for (int k = 0; k < 4; ++k) sums[k] += label[c + k];
+    }
+    for (; c < classes; ++c) sums[0] += label[c];
+    const float sum = sums[0] + sums[1] + sums[2] + sums[3];
     found.none += sum == 0;
     found.several += sum > kMostForOne;
   }

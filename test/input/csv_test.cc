@@ -36,8 +36,8 @@ TEST_CASE("csv: which columns are taken", "[csv]") {
   CHECK(folder.remarks("image;label\nimages/a.jpg;1\n") ==
         Names{"t.csv: cells are separated by ';', detected from the header"});
   CHECK(folder.remarks("image\tlabel\nimages/a.jpg\t1\n", "delimiter: tab\n").empty());
-  CHECK(folder.problem("image,label\nimages/a.jpg,1\n", "delimiter: ','\nfolder: /nonexistent\n") ==
-        "t.yaml:4:9: error: no such folder: '/nonexistent'");
+  CHECK(folder.problem("image,label\nimages/a.jpg,1\n", "delimiter: ','\nfolder: /proc/none\n") ==
+        "t.yaml:4:9: error: no such folder: '/proc/none'");
   CHECK(folder.problem("image,label\n", "delimiter: ab\n") ==
         "t.yaml:3:12: error: delimiter: must be one character, not a quote, or the word tab");
   CHECK(folder.problem("image,label\n", "classes: [a, b, a]\n") ==

@@ -120,6 +120,37 @@ TEST_CASE("csv and jsonl: a row whose label is broken stays in its split", "[csv
   CHECK(folder.open_file(jsonl, rest + "y\n", tolerant())->labels() == Labels{kNo, 1});
 }
 
+TEST_CASE("csv and jsonl: broken rows of other splits are no error", "[csv][jsonl]") {
+  const CsvFolder folder;
+  const std::string rest = "split_column: part\nsplit: ";
+  const std::string csv =
+      folder.write("t.csv",
+                   "image,label,part\nimages/a.jpg,0,train\nimages/b.jpg,,test\n"
+                   "images/c.jpg,1,train\nimages/none.jpg,,test\n");
+  folder.age_file(csv);
+  for (int i = 0; i < 2; ++i) {  // the second time, an index could be stored
+    CHECK(folder.open_file(csv, rest + "train\n")->labels() == Labels{0, 1});
+    CHECK(folder.local(error_of([&] { folder.open_file(csv, rest + "test\n"); })) ==
+          "t.csv:3:14: error: the label is empty\nt.csv:5:17: error: the label is empty");
+  }
+  const std::string jsonl = folder.write(
+      "t.jsonl", "{\"label\": 0, \"part\": \"x\"}\n{\"label\": \"a\", \"part\": \"y\"}\n");
+  CHECK(folder.open_file(jsonl, rest + "x\n")->labels() == Labels{0});
+  CHECK_THAT(error_of([&] { folder.open_file(jsonl, rest + "y\n"); }),
+             Catch::Contains("t.jsonl:2:"));
+  // The image of the last row of another split.
+  const std::string missing =
+      folder.write("m.csv", "image,label,part\nimages/a.jpg,0,train\nimages/none.jpg,1,test\n");
+  CHECK(folder.open_file(missing, rest + "train\n")->labels() == Labels{0});
+  CHECK_THAT(error_of([&] { folder.open_file(missing, rest + "test\n"); }),
+             Catch::Contains("images/none.jpg'; paths are relative to"));
+  // The split of a row is not known.
+  const std::string unknown =
+      folder.write("u.csv", "image,label,part\nimages/a.jpg,0,train\nimages/b.jpg,1,\n");
+  CHECK_THAT(error_of([&] { folder.open_file(unknown, rest + "train\n"); }),
+             Catch::Contains("the split is empty"));
+}
+
 TEST_CASE("image_folder: a class folder without images has no example of its class",
           "[image_folder]") {
   const ManifestFolder folder;

@@ -142,6 +142,14 @@ TEST_CASE("softmax_xent warns once of images without a class or with several") {
              Catch::Contains("classify: 2 of the 3 images of a batch have several classes"));
   CHECK(warned(*task, {0, 1, 1, 0, 0, 0}).empty());
   CHECK(warned(*make_classify(0, "sigmoid_xent"), {0, 1, 1, 0, 0, 0}).empty());
+  // Each place of a long row counts.
+  for (int64_t c = 0; c < 11; ++c) {
+    const at::Tensor one = at::zeros({1, 11});
+    one[0][c] = 1;
+    CHECK(logged([&] { make_classify()->check_training_values({{"labels", one}}); }).empty());
+    one[0][(c + 5) % 11] = 1;
+    CHECK_FALSE(logged([&] { make_classify()->check_training_values({{"labels", one}}); }).empty());
+  }
 }
 
 TEST_CASE("one number per example is refused with what num_classes: 1 needs") {

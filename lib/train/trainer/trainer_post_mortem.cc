@@ -77,7 +77,9 @@ void Trainer::write_post_mortem(int64_t step, const std::string& why, bool befor
       weights ? ", its examples' names and the weights before it" : " and its examples' names";
   // Without the weights a replay starts from the newest checkpoint. If the run goes on, that will
   // be one after this step.
-  const bool goes_on = before && recipe_.nan_limit.has_value();
+  const int64_t earlier =
+      recipe_.nan_rolls_back ? std::ssize(earlier_.rollbacks) : skipped_steps_;  // such steps
+  const bool goes_on = before && recipe_.nan_limit && earlier < *recipe_.nan_limit;
   if (!weights && (goes_on || workdir_->ckpt().steps().empty())) {
     log::info("[{}] the bad step's {} are in {}; {}", step,
               too_large.empty()

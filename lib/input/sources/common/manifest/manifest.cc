@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 #include "lib/input/broken_files.h"
 #include "lib/input/path.h"
@@ -99,6 +100,8 @@ size_t ManifestSource::row_of(const Opened& opened, size_t split, int64_t index)
 
 int64_t ManifestSource::size(size_t split) const {
   const Opened& all = opened();
+  if (!all.index.broken.empty() && !all.index.broken.at(split).shown.empty())
+    throw BrokenFiles(all.index.broken[split].shown, all.index.broken[split].left_out);
   return static_cast<int64_t>(all.rows.empty() ? all.index.rows() : all.rows.at(split).size());
 }
 
@@ -198,7 +201,8 @@ ManifestSource::Opened ManifestSource::open() const {
     opened.index = scan();
     opened.reader = reader(opened.index);
     check(opened.reader != nullptr, "the layout of '{}' cannot be read", fname_);
-    store_index(format, {&stamp, 1}, opened.index.pack());
+    // With broken rows it is read again at each start, because only that can name them.
+    if (opened.index.broken.empty()) store_index(format, {&stamp, 1}, opened.index.pack());
   }
   divide(opened);
   check_files(opened);
@@ -226,25 +230,38 @@ void ManifestSource::divide(Opened& opened) const {
   index.labels = {};
 }
 
-void ManifestSource::check_files(const Opened& opened) const {
+void ManifestSource::check_files(Opened& opened) const {
   if (keep_broken_) return;
-  std::vector<Error> problems;
-  std::vector<size_t> rows = {0};
-  if (opened.index.rows() > 1) rows.push_back(opened.index.rows() - 1);
-  for (const size_t row : rows) {
-    const std::string text = row_bytes(opened.index, row);
-    const RowText place{text, opened.index.lines[row]};
-    try {
-      for (const RowFile& file : opened.reader->files(text)) {
-        if (is_regular(file.path)) continue;
-        throw RowFault(file.at, fmt::format("no file '{}'{}; {}", printable(file.path, 200),
-                                            missing_file_hint(file), folder_hint()));
-      }
-    } catch (const RowFault& fault) {
-      problems.push_back(row_error(fname_, place, fault));
-    }
+  if (opened.rows.empty()) {
+    RowProblems problems;
+    check_files(opened, 0, problems);
+    if (opened.index.rows() > 1) check_files(opened, opened.index.rows() - 1, problems);
+    if (!problems.shown.empty()) throw BrokenFiles(std::move(problems.shown));
+    return;
   }
-  if (!problems.empty()) throw BrokenFiles(std::move(problems));
+  std::vector<RowProblems> broken = opened.index.broken;
+  broken.resize(opened.rows.size());
+  for (size_t split = 0; split < broken.size(); ++split) {
+    if (!broken[split].shown.empty() || opened.rows[split].empty()) continue;
+    check_files(opened, opened.rows[split].front(), broken[split]);
+    if (opened.rows[split].size() > 1)
+      check_files(opened, opened.rows[split].back(), broken[split]);
+  }
+  opened.index.broken = std::move(broken);
+}
+
+void ManifestSource::check_files(const Opened& opened, size_t row, RowProblems& problems) const {
+  const std::string text = row_bytes(opened.index, row);
+  const RowText place{text, opened.index.lines[row]};
+  try {
+    for (const RowFile& file : opened.reader->files(text)) {
+      if (is_regular(file.path)) continue;
+      throw RowFault(file.at, fmt::format("no file '{}'{}; {}", printable(file.path, 200),
+                                          missing_file_hint(file), folder_hint()));
+    }
+  } catch (const RowFault& fault) {
+    problems.add(row_error(fname_, place, fault));
+  }
 }
 
 bool ManifestRows::add(const ManifestRow& row, const std::function<void()>& check) {
@@ -254,6 +271,7 @@ bool ManifestRows::add(const ManifestRow& row, const std::function<void()>& chec
   index_.offsets.push_back(row.offset);
   index_.lengths.push_back(static_cast<uint32_t>(row.row.text.size()));
   index_.lines.push_back(static_cast<uint32_t>(row.row.line));
+  if (last_problem_) problems_.add(*std::exchange(last_problem_, std::nullopt));
   try {
     check();
     return true;
@@ -266,10 +284,8 @@ bool ManifestRows::add(const ManifestRow& row, const std::function<void()>& chec
                                          : ""));
     const Error error = row_error(file_, row.row, shown);
     if (fault.fatal()) throw error;
-    if (problems_.size() < kShownRows)
-      problems_.push_back(error);
-    else
-      ++left_out_;
+    ++broken_;
+    last_problem_ = error;
     return false;
   }
 }
@@ -280,7 +296,12 @@ void ManifestRows::add_split(const std::optional<std::string>& name) {
     return;
   }
   const auto found = std::find(split_names_.begin(), split_names_.end(), *name);
-  index_.splits.push_back(static_cast<uint32_t>(found - split_names_.begin()));
+  const auto split = static_cast<size_t>(found - split_names_.begin());
+  index_.splits.push_back(static_cast<uint32_t>(split));
+  if (last_problem_) {
+    of_splits_.resize(std::max(of_splits_.size(), split + 1));
+    of_splits_[split].add(*std::exchange(last_problem_, std::nullopt));
+  }
   if (found != split_names_.end()) return;
   if (split_names_.size() == limits::kSplits) {
     throw Error(Exit::usage, fmt::format("{}:{}", file_, index_.lines.back()),
@@ -305,8 +326,15 @@ bool ManifestRows::see_unused_split(const std::string& column, std::string_view 
 
 ManifestIndex ManifestRows::finish(std::string_view none) {
   if (index_.rows() == 0) throw Error(Exit::usage, file_, none);
-  if (!problems_.empty() && (!keep_broken_ || problems_.size() + left_out_ == index_.rows()))
-    throw BrokenFiles(std::move(problems_), left_out_);
+  if (last_problem_) problems_.add(*std::exchange(last_problem_, std::nullopt));
+  if (broken_ == index_.rows()) {
+    for (const RowProblems& split : of_splits_) {
+      for (const Error& problem : split.shown) problems_.add(problem);
+      problems_.left_out += split.left_out;
+    }
+  }
+  if (!problems_.shown.empty() && (!keep_broken_ || broken_ == index_.rows()))
+    throw BrokenFiles(std::move(problems_.shown), problems_.left_out);
   for (const auto& [column, values] : unused_splits_) {
     const bool known = is_split_column(column) ? values.any_known : values.all_known;
     if (values.differ && known && index_.unused_split.empty()) index_.unused_split = column;
@@ -322,6 +350,10 @@ ManifestIndex ManifestRows::finish(std::string_view none) {
     index_.split_names.push_back(split_names_[order[i]]);
   }
   for (uint32_t& split : index_.splits) split = rank[split];
+  of_splits_.resize(order.size());
+  if (!keep_broken_ && broken_ > 0) {
+    for (const uint32_t split : order) index_.broken.push_back(std::move(of_splits_[split]));
+  }
   return std::move(index_);
 }
 

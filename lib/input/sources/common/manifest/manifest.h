@@ -106,8 +106,10 @@ class ManifestSource : public Source {
   const Opened& opened() const;
   Opened open() const;
   void divide(Opened& opened) const;
-  // Throws BrokenFiles if a file that the first or the last row names does not exist.
-  void check_files(const Opened& opened) const;
+  // Throws BrokenFiles if a file that the first or the last row names does not exist. If there are
+  // splits, does so for each of them, and adds the problems to index.broken instead.
+  void check_files(Opened& opened) const;
+  void check_files(const Opened& opened, size_t row, RowProblems& problems) const;
   std::string row_bytes(const ManifestIndex& index, size_t row) const;
   Example read_row(size_t split, int64_t index, bool with_files) const;
   static size_t row_of(const Opened& opened, size_t split, int64_t index);
@@ -142,7 +144,8 @@ class ManifestRows {
   bool see_unused_split(const std::string& column, std::string_view value);
   // Returns the index, so far without labels and layout. Throws Error(Exit::usage) if there are no
   // rows, and BrokenFiles if rows are broken, with a line for each of the first 20, unless
-  // `keep_broken`. `none`: what to say if there are no rows.
+  // `keep_broken`. Rows that are broken but whose splits are known are no error: ManifestIndex::broken
+  // has them. `none`: what to say if there are no rows.
   ManifestIndex finish(std::string_view none);
 
  private:
@@ -157,8 +160,10 @@ class ManifestRows {
   ManifestIndex index_;
   std::vector<std::string> split_names_;              // in the order of their first rows
   std::map<std::string, SplitValues> unused_splits_;  // of each column
-  std::vector<Error> problems_;
-  size_t left_out_ = 0;  // problems
+  size_t broken_ = 0;                                 // rows
+  std::optional<Error> last_problem_;                 // of the row that was added last
+  RowProblems problems_;                              // of rows whose splits are not known
+  std::vector<RowProblems> of_splits_;                // in the order of split_names_
 };
 
 }  // namespace bv

@@ -2,9 +2,17 @@
 
 #include <algorithm>
 
+#include "lib/input/sources/common/manifest/row_text.h"
 #include "lib/input/sources/common/packed_text.h"
 
 namespace bv {
+
+void RowProblems::add(const Error& problem) {
+  if (shown.size() < kShownRows)
+    shown.push_back(problem);
+  else
+    ++left_out;
+}
 
 std::string ManifestIndex::pack() const {
   PackedText packed;

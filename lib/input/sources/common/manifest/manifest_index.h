@@ -8,7 +8,17 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/util/error.h"
+
 namespace bv {
+
+// What is wrong with rows: the first problems, and how many more there are.
+struct RowProblems {
+  std::vector<Error> shown;
+  size_t left_out = 0;
+
+  void add(const Error& problem);
+};
 
 struct ManifestIndex {
   std::vector<uint64_t> offsets;  // (rows,) in the file
@@ -23,6 +33,8 @@ struct ManifestIndex {
   // names it. "" if there is none.
   std::string unused_split;
   std::string layout;  // what the rows hold, packed by the source
+  // What is wrong with rows, by split; empty if nothing is. pack() leaves it out.
+  std::vector<RowProblems> broken;
 
   size_t rows() const { return offsets.size(); }
   std::string pack() const;
