@@ -13,6 +13,7 @@ chroot_make() {
   chroot_folder=${2:-$(mktemp -d)}
   [[ -n ${2:-} ]] || chroot_temporary=1
   trap chroot_finish EXIT
+  mkdir -p "$chroot_folder"
   chmod 755 "$chroot_folder"  # apt downloads as another user
   local kept=${BVTRAIN_CHROOTS:+$BVTRAIN_CHROOTS/$1}
   if [[ -z $kept ]]; then

@@ -2,7 +2,7 @@
 # scripts/dev.sh build|lint|format|docs|tidy|asan|tsan|fuzz|ends|flips|soak: developer commands, besides test.sh.
 # CONTRIBUTING.md describes them.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 
 # Checks the order of the folders of lib/: a file may include its own folder and those before it.
@@ -117,6 +117,7 @@ fuzz() {
 case ${1:-} in
   build) source scripts/setup.sh && bv_find_libtorch && bv_build "${@:2}" ;;
   lint)
+    git rev-parse --git-dir >/dev/null # without a repository there are no files to check, and awk would wait for input
     lint_include_order
     echo "lint: include order is fine"
     lint_names_and_lines

@@ -6,7 +6,7 @@
 # FAILED, or skipped with the reason. Run it manually, not in CI, because namespaces and slurm's
 # daemons need root. All files are in a temporary folder; everything is removed at the end.
 set -uo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 bvtrain=${1:-$root/build/release/bvtrain}
 [[ -x $bvtrain ]] || { echo "no $bvtrain: build it with scripts/dev.sh build, or give its path" >&2; exit 2; }
 torchrun=${TORCHRUN:-$(command -v torchrun)}

@@ -4,7 +4,7 @@
 # afterwards), clones this repository there, trains configs/digits_cnn.yaml, and runs all tests. Needs
 # root and debootstrap. If $BVTRAIN_SHARED is set, it is mounted read-only.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 source "$root/scripts/chroot.sh"
 chroot_make bookworm "${1:-}"
 chroot_mount "$root" src ro

@@ -117,13 +117,16 @@ copy_licences() {
 
 # Fails if a file would search for libraries in a folder of this machine, or if bvtrain names one.
 check_paths() {
-  local file paths path
+  local file paths path pattern
   while IFS= read -r file; do
     [[ $(head -c 4 "$file" | tr -d '\0') == $'\x7fELF' ]] || continue
     paths=$(objdump -p "$file" | sed -nE 's/^ *(RUNPATH|RPATH) *//p' | tr : '\n' | grep -v '^\$ORIGIN' || true)
     [[ -z $paths ]] || fail "${file#"$work"/} would look for libraries in $paths"
     for path in "$root" "$bv_torch"; do
-      ! grep -qaF "$path" "$file" || fail "${file#"$work"/} names the folder $path"
+      # A file in the folder. bvtrain's own texts have names such as /.cache/bvtrain and /app/.
+      pattern=$(sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$path")
+      ! LC_ALL=C grep -qaE "(^|[^[:alnum:]_.-])$pattern/[[:alnum:]_.]" "$file" ||
+        fail "${file#"$work"/} names the folder $path"
     done
   done < <(find "$1" -type f)
 }

@@ -7,7 +7,7 @@
 #   scripts/portable.sh /tmp/carried && tar -C /tmp -cJf carried.txz carried
 #   carried/run bvtrain --config carried/configs/digits_cnn.yaml --workdir out     # on the other machine
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 [[ $# -ge 1 ]] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$1
 shift
@@ -31,7 +31,7 @@ for program in bvtrain "$@"; do
   # LibTorch and the C and C++ runtimes are those of the other machine. libgomp.so.1 is in LibTorch.
   ldd "$build/$program" | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | grep -v "^$bv_torch/\|/nvidia/" |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libgomp)\.so' |
-    while read -r library; do cp -nL "$library" "$folder/lib/"; done
+    while read -r library; do [[ -e $folder/lib/${library##*/} ]] || cp -L "$library" "$folder/lib/"; done
 done
 find "$folder" -maxdepth 1 -type f -exec strip --strip-unneeded {} +
 cp -r "$root/configs" "$folder/"
@@ -41,7 +41,7 @@ cat >"$folder/run" <<'RUN'
 # run PROGRAM [ARGS...]: runs a program of this folder with the LibTorch of $BVTRAIN_LIBTORCH (a folder
 # torch/ of a wheel, or the one above it), else with that of python3. run --libraries prints where
 # shared libraries are looked for.
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(dirname "$(readlink -f "$0")")
 torch=${BVTRAIN_LIBTORCH:-$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2>/dev/null)}
 [ -e "$torch/torch/lib/libtorch_cpu.so" ] && torch=$torch/torch
 if [ ! -e "$torch/lib/libtorch_cpu.so" ]; then

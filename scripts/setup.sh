@@ -8,6 +8,7 @@
 #   BVTRAIN_CUDA=0        do neither
 # Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/bvtrain.
 
+unset CDPATH # with it, cd may print the folder
 bv_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bv_cache=${XDG_CACHE_HOME:-$HOME/.cache}/bvtrain
 bv_version=2.11
@@ -74,7 +75,7 @@ bv_install_packages() {
   echo "bvtrain set-up: installing ${missing[*]}" >&2
   local log
   log=$(mktemp)
-  if ! { "${sudo[@]}" apt-get update -q && DEBIAN_FRONTEND=noninteractive "${sudo[@]}" $command -q; } >"$log" 2>&1; then
+  if ! { "${sudo[@]}" apt-get update -q && "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive $command -q; } >"$log" 2>&1; then
     tail -n 5 "$log" >&2
     bv_fail "could not install the packages (whole log: $log); run: $command"
   fi

@@ -18,7 +18,7 @@ Run the same command again at any time: finished runs are skipped, stopped or ki
 and failed runs are tried again. Diverged runs are tried again only if you remove their file FAILED.
 Ctrl-C and SIGTERM stop the sweep after each run has saved a checkpoint. The cores (and GPUs) of the
 machine are split among the N runs. The log of a run is sweep.log in its workdir. At the end
-`bvtrain compare` prints a table.
+`bvtrain compare` prints a table. If the config changes while the sweep works, no more runs start.
 
   --out DIR       the folder of the workdirs
   --grid KEY V..  the values of a config key, up to the next argument that begins with "--"; an
@@ -30,9 +30,9 @@ machine are split among the N runs. The log of a run is sweep.log in its workdir
   --help          prints this
 
 Exit codes: 0 all runs finished; 4 some diverged, and all others finished; 75 some were stopped,
-and the same command continues them; 2 bad arguments; otherwise the code of the first run that
-failed, 137 if it was killed. If this script is stopped: 130 by SIGINT, 143 by SIGTERM,
-129 by SIGHUP, 75 by SIGUSR1. $BVTRAIN_BINARY is the path of another bvtrain.
+and the same command continues them; 2 bad arguments or a changed config; otherwise the code of the
+first run that failed, 137 if it was killed. If this script is stopped: 130 by SIGINT, 143 by
+SIGTERM, 129 by SIGHUP, 75 by SIGUSR1. $BVTRAIN_BINARY is the path of another bvtrain.
 USAGE
 }
 
@@ -73,7 +73,8 @@ find_gpus() {
   if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
     IFS=, read -ra gpus <<<"$CUDA_VISIBLE_DEVICES"
   elif command -v nvidia-smi >/dev/null; then
-    mapfile -t gpus < <(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null)
+    # nvidia-smi prints its errors to standard output, too.
+    mapfile -t gpus < <(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -xE '[0-9]+')
   fi
 }
 
@@ -136,7 +137,12 @@ grid_check_config # before anything is built or written
 mkdir -p "$grid_out" || exit 5
 # The runs inherit the lock, so that it also covers runs that a killed sweep has left behind.
 exec 9>"$grid_out/.sweep.lock" || exit 5
-flock -n 9 || grid_fail "another sweep, or a run that it left behind, still works in $grid_out"
+flock -n 9
+case $? in
+  0) ;;
+  1) grid_fail "another sweep, or a run that it left behind, still works in $grid_out" ;;
+  *) exit 5 ;; # flock has printed why it cannot lock
+esac
 grid_check_arguments
 
 declare -A pid_point=() pid_slot=() pid_start=()
@@ -146,16 +152,18 @@ for ((i = jobs - 1; i >= 0; --i)); do free_slots+=("$i"); done
 # shellcheck disable=SC2317 # called by the traps
 on_signal() {
   stopping=$1
-  echo "SIG$1: stopping ${#pid_point[@]} runs; each saves a checkpoint first" >&2
   local pid
   for pid in "${!pid_point[@]}"; do kill -s "$1" "$pid" 2>/dev/null; done
+  echo "SIG$1: stopping ${#pid_point[@]} runs; each saves a checkpoint first" >&2
 }
 trap 'on_signal INT' INT
 trap 'on_signal TERM' TERM
 trap 'on_signal HUP' HUP
 trap 'on_signal USR1' USR1
+# Ctrl-C also ends the reader of `sweep.sh | tee`. SIGPIPE would then end this script before its runs.
+trap '' PIPE
 
-say() { echo "[$1/$grid_count] $point_name: $2"; }
+say() { echo "[$1/$grid_count] $point_name: $2" 2>/dev/null; }
 
 start_point() { # NUMBER
   grid_point "$1"
@@ -164,10 +172,20 @@ start_point() { # NUMBER
     diverged+=("$point_workdir")
     return
   fi
+  if ! (grid_check_arguments); then # the config has changed since the sweep began
+    say "$1" "not started, nor those after it"
+    [[ $first_failure != 0 ]] || first_failure=2
+    next=$grid_count
+    return
+  fi
+  if ! mkdir -p "$point_workdir"; then
+    say "$1" "not started: its workdir cannot be made"
+    [[ $first_failure != 0 ]] || first_failure=5
+    return
+  fi
   local slot=${free_slots[-1]} pid
   unset 'free_slots[-1]'
   point_command "$slot"
-  mkdir -p "$point_workdir" || exit 5
   rm -f "$point_workdir/FAILED"
   say "$1" "starts"
   echo "$ $(grid_quote "${command[@]}")" >>"$point_workdir/sweep.log"

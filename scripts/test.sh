@@ -8,7 +8,7 @@
 # are installed and required (BVTRAIN_REQUIRE_BROWSER=1, BVTRAIN_REQUIRE_VALGRIND=1); elsewhere such a
 # test prints a line and passes if its program is missing.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 source "$root/scripts/setup.sh"
 bv_install_packages
 bv_find_libtorch

@@ -4,7 +4,7 @@
 # the first step, and prints the ratios. $PYTHON (default python3) must have torch: pip install
 # torch==2.11.0.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 rounds=${1:-5} python=${PYTHON:-python3} seconds=${SECONDS_EACH:-5}
 bvtrain=$root/build/release/bvtrain
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT

@@ -5,7 +5,7 @@
 # format's images per second, the median (min .. max), and its ratio to the folder in the same round.
 # With BVTRAIN_OLD=<binary>, another build also reads the folder, to compare the two.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 tar=${1:?usage: data_formats.sh TAR [IMAGES] [ROUNDS]}
 images=${2:-800} rounds=${3:-5}
 work=$(mktemp -d)

@@ -22,7 +22,7 @@
 # parts come first. The exit code is 1 if a line begins with FAIL.
 # DEVICE=cpu tries the script without a GPU.
 set -uo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 out=${OUT:-/tmp} device=${DEVICE:-cuda} limit=${LIMIT:-390}
 most_jobs=$((($(nproc) + 1) / 2))  # tests that run at once
 

@@ -7,7 +7,7 @@
 # IMAGES must be enough for a first pass of 4 * SECONDS.
 # The cache is in a new folder in CACHE (default: /dev/shm). Needs IMAGES * 0.8 MB there.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 tar=${1:?usage: input_cache.sh TAR [IMAGES] [SECONDS] [CACHE]}
 images=${2:-4000} seconds=${3:-1}
 bvtrain=$root/build/release/bvtrain

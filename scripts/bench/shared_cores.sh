@@ -4,7 +4,7 @@
 # binary that runs alone in each round. Prints wall times as ratios to the run alone: median (min ..
 # max). Each trains $EPOCHS epochs of digits_cnn (default 60).
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 rounds=${1:-5} other=${2:-} epochs=${EPOCHS:-60}
 bvtrain=$root/build/release/bvtrain
 work=$(mktemp -d) && trap 'pkill -P $$ || true; wait; rm -rf "$work"' EXIT

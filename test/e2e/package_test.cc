@@ -200,6 +200,23 @@ TEST_CASE("each commit gives the wheel and the Debian package another version") 
   CHECK_THAT(checkout.pack("wheel"), Catch::Contains("bvtrain-" + second + ".dirty.2"));
 }
 
+TEST_CASE("a package holds no path of the checkout; bvtrain's own words are none") {
+  const PackedCheckout checkout;
+  // The check of package.sh on a file with `text`, for a checkout in /app.
+  const auto found = [&](const std::string& text) {
+    write(checkout.dir / "tree/file", "\177ELF " + text);
+    return bash("PATH='" + (checkout.dir / "bin") +
+                "':$PATH; source <(sed -n '/^check_paths()/,/^}/p' '" +
+                source_file("scripts/package.sh") +
+                "'); fail() { echo \"$1\"; exit 2; }; root=/app bv_torch=/a+b/torch work='" +
+                checkout.dir.path() + "'; check_paths '" + (checkout.dir / "tree") + "'")
+        .out;
+  };
+  CHECK(found("/lib/ /app/ /.cache/app/index x/app/y /app").empty());
+  CHECK(found("in /app/lib/a.cc") == "tree/file names the folder /app\n");
+  CHECK(found("/a+b/torch/lib") == "tree/file names the folder /a+b/torch\n");
+}
+
 TEST_CASE("packages contain the licences of the libraries that are compiled into bvtrain") {
   const PackedCheckout checkout;
   checkout.pack("deb --without-libtorch");

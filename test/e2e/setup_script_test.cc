@@ -285,6 +285,89 @@ TEST_CASE("a sweep builds once, and its points run that build") {
   CHECK_FALSE(contains(locked.out, "another sweep"));
 }
 
+TEST_CASE("a sweep starts no point after its config has changed") {
+  const Checkout checkout;
+  checkout.dir.write("c.yaml", "seed: 0\n");
+  checkout.program("run", "[[ $1 != --config ]] || echo seed: 1 >$2");
+  const auto sweep = [&] {
+    return checkout.bash("scripts/sweep.sh --config c.yaml --out runs --grid lr 1 2 3",
+                         "BVTRAIN_BINARY=$PWD/bin/run");
+  };
+  const Result changed = sweep();
+  INFO(changed.out);
+  CHECK(changed.code == 2);
+  CHECK(contains(changed.out, "[1/3] lr=1: finished"));
+  CHECK(contains(changed.out, "or the config has changed since:\n  then: c.yaml "));
+  CHECK(contains(changed.out, "[2/3] lr=2: not started, nor those after it\n"));
+  CHECK_FALSE(exists(checkout.dir / "runs/lr=2"));
+  CHECK_FALSE(exists(checkout.dir / "runs/lr=3"));
+  checkout.dir.write("c.yaml", "seed: 0\n");
+  checkout.program("run", "");
+  CHECK(sweep().code == 0);
+}
+
+TEST_CASE("a sweep waits for its other runs if it cannot make a workdir") {
+  const Checkout checkout;
+  checkout.dir.write("c.yaml", "");
+  checkout.dir.write("runs/lr=2", "a file");
+  checkout.program("run", "[[ $1 != --config ]] || sleep 0.5");
+  const Result end =
+      checkout.bash("scripts/sweep.sh --config c.yaml --out runs --grid lr 1 2 3 --jobs 2",
+                    "BVTRAIN_BINARY=$PWD/bin/run");
+  INFO(end.out);
+  CHECK(end.code == 5);
+  CHECK(contains(end.out, "[1/3] lr=1: finished"));
+  CHECK(contains(end.out, "[2/3] lr=2: not started: its workdir cannot be made\n"));
+  CHECK(contains(end.out, "[3/3] lr=3: finished"));
+}
+
+TEST_CASE("a sweep reads the GPUs from nvidia-smi, and not its errors") {
+  const Checkout checkout;
+  const auto first = [&](const std::string& smi) {
+    checkout.program("nvidia-smi", smi);
+    const std::string out =
+        checkout
+            .bash(
+                "unset CUDA_VISIBLE_DEVICES BVTRAIN_DEVICES; "
+                "scripts/sweep.sh --config c --out runs --grid lr 1 2 --jobs 2 --dry-run",
+                "BVTRAIN_BINARY=/bin/true")
+            .out;
+    return out.substr(0, out.find("taskset"));
+  };
+  CHECK(first("printf \"0\\n1\\n\"") == "env CUDA_VISIBLE_DEVICES=0 ");
+  CHECK(first("echo Failed to initialize NVML: Driver/library version mismatch; exit 18").empty());
+}
+
+TEST_CASE("a sweep on a file system without locks does not blame another sweep") {
+  const Checkout checkout;
+  checkout.dir.write("c.yaml", "");
+  checkout.program("flock", "echo flock: no locks available; exit 71");
+  const Result end = checkout.bash("scripts/sweep.sh --config c.yaml --out runs --grid lr 1",
+                                   "BVTRAIN_BINARY=/bin/true");
+  CHECK(end.code == 5);
+  CHECK(end.out == "flock: no locks available\n");
+}
+
+TEST_CASE("portable.sh copies a library of two programs once, also where `cp -n` fails then") {
+  const Checkout checkout;
+  checkout.program("ldd", "echo libown.so '=>' \"$PWD/libown.so\"");
+  checkout.program("cp",
+                   "for last; do :; done\n"
+                   "[[ $1 != -n* || ! -e $last/libown.so ]] || exit 1\n"
+                   "exec /bin/cp \"$@\"");
+  checkout.program("strip", "");
+  checkout.dir.write("libown.so", "");
+  checkout.dir.write("configs/a.yaml", "");
+  checkout.dir.write("build/release/other", "");
+  // An exported CDPATH makes cd print its folder.
+  const Result carried = checkout.bash("scripts/portable.sh carried other",
+                                       "BVTRAIN_LIBTORCH=$PWD/torch BVTRAIN_CUDA=0 CDPATH=.");
+  INFO(carried.out);
+  CHECK(carried.code == 0);
+  CHECK(exists(checkout.dir / "carried/lib/libown.so"));
+  CHECK(exists(checkout.dir / "carried/run"));
+}
+
 TEST_CASE("cron.sh runs the build that is there, and builds nothing") {
   const Checkout checkout;
   checkout.dir.make("run");

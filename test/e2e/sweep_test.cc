@@ -214,6 +214,21 @@ TEST_CASE("a sweep that gets a signal ends when every run has saved") {
   CHECK(contains(rest.out, "3 runs in 1 group, by test/prec@1: last value, higher is better\n"));
 }
 
+TEST_CASE("a signal reaches the runs of a sweep whose output nobody reads any more") {
+  const Sweep sweep({"--grid", "seed", "0", "1"});
+  Strings args = {"bash", "-c", "exec bash \"$@\" > >(head -n 1) 2>&1", "bash",
+                  source_file("scripts/sweep.sh")};
+  args.insert(args.end(), sweep.args.begin(), sweep.args.end());
+  Process process(
+      "/bin/bash", args,
+      {{"BVTRAIN_BINARY", std::getenv("BVTRAIN")}, {"BVTRAIN_SLEEP_AT", "step.rank0:3+:0.8"}});
+  REQUIRE(wait_for_file(sweep.out + "/seed=0/ckpt/LAST"));
+  REQUIRE(wait_for_file(sweep.out + "/seed=1/ckpt/LAST"));
+  process.kill(SIGTERM);  // the reader has ended, as that of `sweep.sh | tee` after Ctrl-C
+  CHECK(process.wait().code == 143);
+  CHECK(processes_with(sweep.out).empty());
+}
+
 TEST_CASE("the points of a grid: names, arguments and shares of the cores") {
   const TempFolder dir;
   const auto sweep = [&](Strings args, const Environment& environment = {}) {
