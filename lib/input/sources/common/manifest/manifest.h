@@ -144,8 +144,8 @@ class ManifestRows {
   bool see_unused_split(const std::string& column, std::string_view value);
   // Returns the index, so far without labels and layout. Throws Error(Exit::usage) if there are no
   // rows, and BrokenFiles if rows are broken, with a line for each of the first 20, unless
-  // `keep_broken`. Rows that are broken but whose splits are known are no error: ManifestIndex::broken
-  // has them. `none`: what to say if there are no rows.
+  // `keep_broken`. Rows that are broken but whose splits are known are no error:
+  // ManifestIndex::broken has them. `none`: what to say if there are no rows.
   ManifestIndex finish(std::string_view none);
 
  private:
