@@ -116,6 +116,7 @@ top | arch architecture network net backbone model_type | model_name | the archi
 top | model_kwargs model_args model_config | - | the arguments of the model are below 'model' here
 top | flexi | model.flexi | this belongs below 'model' here: 'model: {flexi: {seqhw: {v: [...], p: [...]}}}'
 top | variant model_variant | model.variant | write 'model: {variant: ...}'
+top | wid xid | - | there is no equivalent; leave it out
 top | dropout drop_rate dropout_rate drop | model.dropout | write 'model: {dropout: ...}'
 top | drop_path drop_path_rate stochastic_depth stoch_depth | model.stoch_depth | write 'model: {stoch_depth:
     ...}', if the model has it
@@ -259,6 +260,8 @@ flag | img_size input_size mean std crop_pct interpolation train_interpolation i
     'evals.NAME.pp_fn': "...|inception_crop(224)|vgg_value_range|..."
 flag | validation_batch_size | batch_size_eval | -
 flag | gp | - | write --set model.pool_type=gap, map or tok, for vit
+flag | drop | - | timm drops inputs of the last layer: write --set model.dropout=..., for cnn; the 'dropout' of vit is
+    much stronger, as it acts in every block
 flag | drop_path | - | write --set model.stoch_depth=..., for mlp_mixer; other models do not have it
 flag | cooldown_epochs | - | the run has no extra epochs; 'schedule: {cooldown_epochs: ...}' lowers the learning rate
     to 0 in its last epochs
@@ -319,7 +322,7 @@ optimizer | lars | momentum_hp | there is no such optimizer; 'momentum_hp' is SG
 model | resnet resnet18 resnet34 resnet50 resnet101 resnet152 resnetv2 | bit | ResNets are 'model_name: bit'
     with 'model: {depth: 50}', and 'resnet_cifar' for small images
 model | vit_b_16 vit_b_32 vit_l_16 vit_base_patch16_224 vit_small_patch16_224 vit_tiny_patch16_224 deit vit_base
-    vit_small vit_tiny vit_large | vit | write 'model_name: vit' and 'model: {variant: B/16}'
+    vit_small vit_tiny vit_large | vit | write 'model_name: vit' and 'model: {variant: ...}': Ti/16, S/16, B/16 or L/16
 model | mixer mlpmixer | mlp_mixer | -
 model | convnet simple_cnn lenet | cnn | -
 decay_type | step multistep multisteplr steplr piecewise piecewise_constant | stair | write 'decay_type: stair',

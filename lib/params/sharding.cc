@@ -19,7 +19,8 @@ const KeyTable sharding_keys(
       "replicate",
       "What is sharded across processes to save memory: nothing with `replicate`; the optimizer "
       "state with `zero1`; also the gradients with `zero2`; also the weights with `fsdp`, which "
-      "communicates more. Results stay the same up to rounding. A list chooses by name, as in "
+      "communicates more and shards only arrays of more than 4 MiB. Results stay the same up to "
+      "rounding. A list chooses by name, as in "
       "big_vision: [regular expression, `replicate` or `fsdp(...)`]. Names are "
       "`params/<parameter>` and `opt/<slot>/<parameter>`. An expression must match the whole name, "
       "the first match counts, and arrays that match none are not sharded. The state of sharded "
@@ -185,6 +186,11 @@ bool Sharding::is_sharded(const std::string& name, int64_t bytes) const {
     if (rule.pattern.matches(name)) return rule.fsdp && static_cast<double>(bytes) > rule.min_bytes;
   }
   return false;
+}
+
+bool Sharding::shards() const {
+  return level_for_all_ != ShardLevel::replicated ||
+         std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.fsdp; });
 }
 
 std::vector<std::string> Sharding::names(const std::string& parameter,

@@ -36,6 +36,8 @@ class Sharding {
   // opt/<slot>/head/kernel for each slot.
   static std::vector<std::string> names(const std::string& parameter,
                                         const std::vector<std::string>& slots);
+  // Returns whether the strategy shards arrays that are large enough.
+  bool shards() const;
   // Returns the patterns that match none of `names`.
   std::vector<std::string> unmatched(const std::vector<std::string>& names) const;
 

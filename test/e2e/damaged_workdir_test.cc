@@ -118,7 +118,7 @@ TEST_CASE("a run whose workdir is moved away ends, and leaves nothing where it w
   const std::string moved = f.dir / "moved";
   fs::rename(f.workdir, moved);
   fs::create_directory(f.workdir);  // as an unmounted file system leaves
-  const Finished ended = child.wait(60);
+  const Finished ended = child.wait(kWatchdog);
   INFO(ended.err);
   CHECK(ended.code == 5);
   CHECK(contains(ended.err,

@@ -49,12 +49,13 @@ ckpt_steps: 50
 
 TEST_CASE("a checkpoint that cannot be written costs a warning, two in a row end the run") {
   const FailedSavesRun f;
-  // The run sleeps at step 60. Meanwhile this test blocks some of its later saves. It cannot do so
-  // before the run starts, because a start removes what blocks them.
+  // The run sleeps at step 60. By then this test has blocked some of its later saves. It cannot do
+  // so before the run starts, because a start removes what blocks them. It does so after the first
+  // save: on a busy disk, that of step 50 may take longer than the run sleeps.
   Environment environment = kAtOnce;
   environment.emplace_back("BVTRAIN_SLEEP_AT", "step.rank0:60:4");
   Child child(f.args({"--set", "max_checkpoints_to_keep=1000"}), environment);
-  REQUIRE(wait_for_file(f.workdir + "/ckpt/step-50"));
+  REQUIRE(wait_for_file(f.workdir + "/ckpt/step-1"));
   for (const char* step : {"200", "300", "350", "400"})
     write(f.workdir + "/ckpt/step-" + step + ".tmp", "not a folder");
   const Finished finished = child.wait();

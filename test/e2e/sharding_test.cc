@@ -207,7 +207,7 @@ TEST_CASE("a sharded run that stops early keeps the step that it is still saving
                      {"--set", "lr=0.0", "--set", "keep_ckpt_steps=null", "--set",
                       "early_stop={metric: test/loss, patience_steps: 3}"}),
               {{"BVTRAIN_SLEEP_AT", "ckpt.manifest_written:2:2"}});
-  const Finished finished = child.wait(60);
+  const Finished finished = child.wait(kWatchdog);
   INFO(finished.err);
   REQUIRE(finished.code == 0);
   CHECK(finished.err.find("[3] checkpoint kept: ") != std::string::npos);

@@ -62,7 +62,7 @@ VARIANTS = {
     "two_ranks": ([], 2),
     "four_ranks": (["total_steps=60"], 4),
     "zero1": (["sharding_strategy=zero1", "ema={decay: 0.9}"], 2),
-    "fsdp": (["sharding_strategy=fsdp", *VIT], 2),
+    "fsdp": (['sharding_strategy=[[".*", "fsdp(axis=\'data\', min_size_to_shard_mb=0)"]]', *VIT], 2),
     # The run ends by early_stop; a second evaluator runs after that of the metric.
     "early": (["lr=0.0", "early_stop={metric: test/loss, patience_steps: 80}",
                "evals.zlate={type: classification, data: {name: digits, split: 'test[:50%]'}, "

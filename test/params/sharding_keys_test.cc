@@ -62,6 +62,16 @@ sharding_strategy:
         ShardLevel::fsdp);  // frozen, or an optimizer without state
 }
 
+TEST_CASE("whether a strategy shards large arrays") {
+  const auto shards = [](const std::string& yaml) {
+    return Sharding(parse_config(yaml, "s.yaml"), 4).shards();
+  };
+  CHECK_FALSE(shards("{}"));
+  CHECK_FALSE(shards("sharding_strategy: [['.*', replicate]]"));
+  CHECK(shards("sharding_strategy: zero1"));
+  CHECK(shards("sharding_strategy: fsdp"));
+}
+
 TEST_CASE("patterns that match no name are found") {
   const Config config = parse_config(
       "sharding_strategy: [['head/.*', replicate], ['opt/nu/.*', replicate], ['.*', replicate]]",

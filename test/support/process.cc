@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +42,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("cannot fork");
   if (pid_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (own_group) ::setpgid(0, 0);
     ::dup2(::open(out_file_.c_str(), O_WRONLY), 1);
     ::dup2(::open(err_file_.c_str(), O_WRONLY), 2);

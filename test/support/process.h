@@ -25,7 +25,8 @@ struct Finished {
   double peak_mib = 0;  // peak resident memory
 };
 
-// A child process whose stdout and stderr go to temporary files.
+// A child process whose stdout and stderr go to temporary files. It is killed when the thread that
+// started it ends, so that a test that is interrupted leaves no run behind.
 class Process {
  public:
   // Starts `program` with `argv`, whose first entry is the name that the program sees as its own.
@@ -42,7 +43,7 @@ class Process {
   std::string output() const;  // its stdout so far
   std::string errors() const;  // its stderr so far
   // Waits for the first complete line of its stdout and returns it. Throws std::runtime_error after
-  // 20 s.
+  // kWatchdog seconds.
   std::string first_line() const;
   // Waits for the end of the process. Kills it after `limit` seconds.
   Finished wait(double limit = 600);

@@ -21,6 +21,7 @@
 #include "lib/util/regular_file.h"
 #include "test/support/child.h"
 #include "test/support/folder.h"
+#include "test/support/variable.h"
 
 namespace bv::test {
 namespace {
@@ -278,13 +279,10 @@ TEST_CASE("folders are made with their parents") {
 }
 
 TEST_CASE("the cache follows XDG") {
-  const char* old_xdg = std::getenv("XDG_CACHE_HOME");
-  const std::string saved = old_xdg == nullptr ? "" : old_xdg;
-  ::setenv("XDG_CACHE_HOME", "/x/y", 1);
+  const Variable home("HOME", "/home/a"), xdg("XDG_CACHE_HOME", "/x/y");
   CHECK(cache_home() == "/x/y/bvtrain");
   ::setenv("XDG_CACHE_HOME", "relative", 1);  // the specification requires ignoring it
-  CHECK(cache_home() == std::string(std::getenv("HOME")) + "/.cache/bvtrain");
-  old_xdg == nullptr ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", saved.c_str(), 1);
+  CHECK(cache_home() == "/home/a/.cache/bvtrain");
 }
 
 TEST_CASE("error lines") {

@@ -151,6 +151,14 @@ std::vector<ShardLevel> read_levels(const Config& config, const Model& model,
             "the pattern '{}' matches nothing: names begin with params/ or opt/, such as {}",
             pattern, names.front()));
   }
+  const bool none = std::all_of(levels.begin(), levels.end(), [](const ShardLevel level) {
+    return level == ShardLevel::replicated;
+  });
+  if (none && ranks > 1 && problem.empty() && sharding.shards()) {
+    config.warn("sharding_strategy",
+                "nothing is sharded, because no array is larger than min_size_to_shard_mb of fsdp, "
+                "4 MiB by default");
+  }
   const bool any = std::find(levels.begin(), levels.end(), ShardLevel::fsdp) != levels.end();
   if (any && ranks > 1 && model.units().empty()) {
     config.warn("sharding_strategy",
