@@ -155,8 +155,9 @@ bool sleep_unless(double seconds, const std::function<bool()>& stop) {
   return true;
 }
 
-// Whether a look-up that failed may succeed later. It may not for "10.0.0.300" or "a..b". `own`:
-// it is the name of this host, which should be known.
+// Returns whether it is worth looking up `host` again after this error. It is not for wrong names
+// such as "10.0.0.300" or "a..b". If `own`, it is the name of this host, which should be known:
+// then only a temporary failure is.
 bool may_appear(std::string_view host, int error, bool own) {
   if (error != EAI_AGAIN && (own || (error != EAI_NONAME && error != EAI_NODATA))) return false;
   if (host.ends_with('.')) host.remove_suffix(1);

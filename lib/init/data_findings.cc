@@ -207,7 +207,7 @@ void read_labels(const FoundSources& data, DataFindings& found) {
   divide_by_folds(data.source, data.split, found);
 }
 
-// Warns if the preprocessing, which is chosen by the training images, does not suit the validation
+// The training images alone decide the preprocessing. Warns if it does not suit the validation
 // images.
 void warn_of_other_images(const SampledImages& training, const SampledImages& validation,
                           DataFindings& found) {

@@ -41,8 +41,9 @@ class Schedule {
  public:
   // Throws Error(Exit::usage), or records problems with the config.
   Schedule(const Config& config, const RunLength& length);
-  // Returns the factor of the update that follows `step` updates; 0 <= step <= total_steps. A run
-  // does not use the value at total_steps, such as the 0 of a cool-down.
+  // Returns the factor for the next update after `step` updates, 0 <= step <= total_steps. The
+  // last update of a run has step total_steps - 1, so the value at total_steps, such as the 0 of a
+  // cool-down, is never used.
   float operator()(int64_t step) const;
 
  private:

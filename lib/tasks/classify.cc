@@ -116,7 +116,7 @@ struct ClassesPerImage {
   int64_t none = 0, several = 0;
 };
 
-// labels: (n, classes) float32. It takes less than a millisecond for a million labels.
+// labels: (n, classes) float32.
 ClassesPerImage count_classes_per_image(const at::Tensor& labels) {
   constexpr float kMostForOne = 1.01F;  // the sum of soft labels, with rounding errors
   const at::Tensor dense = labels.contiguous();

@@ -54,8 +54,8 @@ struct LabelledExamples {
   std::vector<int64_t> parts = {0};
   int threads = 1;  // how many may call the functions at the same time
   std::function<Example(int64_t index)> computed;  // after input.pp
-  // After those ops of input.pp that may affect the labels, applied to an example that may lack
-  // features in separate files, such as an image. May throw if these ops need such a feature.
+  // Applies only those ops of input.pp that may affect the labels, to an example that is read
+  // without its separate files, such as an image. May throw if these ops need such a file.
   std::function<Example(int64_t index)> quick;
   std::function<std::string(int64_t index)> describe;
   int64_t error_budget = 0;  // how many examples may fail

@@ -18,9 +18,9 @@ sigset_t stop_signals();
 bool ignores_hangup();
 
 // Installs handlers that record the signal (a second SIGINT ends the process), and unblocks the
-// signals. SIGHUP stays ignored under nohup. SIGPIPE and SIGXFSZ are ignored, so that the write
-// that caused them fails instead. SIGCHLD is no longer ignored, so that waitpid() returns exit
-// codes.
+// signals. SIGHUP stays ignored under nohup. SIGPIPE and SIGXFSZ are ignored: the write that
+// caused them fails instead. Sets SIGCHLD back to its default, because waitpid() returns no exit
+// codes if the parent of this process has left it ignored.
 void install_signal_handlers();
 // From now on a signal ends the process with stop_requested()'s code, wherever it is: in a long
 // computation, or waiting for standard input. So does a signal that it has already received.

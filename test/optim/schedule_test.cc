@@ -47,7 +47,7 @@ TEST_CASE("schedules equal those of big_vision") {
   CHECK(problem_count(all) == 0);
 }
 
-// big_vision's searchsorted(steps, step + 1) counts the entries below step + 1.
+// big_vision changes to the next value once an entry of `steps` is below step + 1.
 TEST_CASE("stair changes at a fractional step, rounded down") {
   const Config config = parse_config("{steps: [2.5, 4], mults: [0.5, 0.25]}", "t.yaml");
   const Schedule schedule(config, {.batch_size = 8, .data_size = 8, .total_steps = 6});

@@ -24,10 +24,9 @@ class SampleIndex {
  public:
   using Place = ScannedSample::Place;
 
-  // `settings` are those on which the index depends, besides the files. Throws BrokenFiles with a
-  // line for each of the first 20 samples that cannot be read; with `keep_broken` they are not an
-  // error. Throws Error(Exit::usage) for a file that is damaged, holds no samples, or appears
-  // twice.
+  // `settings` are those on which the index depends, besides the files. Throws BrokenFiles if
+  // samples cannot be read, with a line for each of the first 20, unless `keep_broken`. Throws
+  // Error(Exit::usage) for a file that is damaged, holds no samples, or appears twice.
   SampleIndex(const std::vector<std::string>& files, const SamplePlan& plan,
               const ClassNumbers& classes, const std::string& settings, bool keep_broken);
 

@@ -100,9 +100,9 @@ struct SamplePlan {
 using ChosenFeatures = std::map<std::string, std::string>;
 
 // Makes the plan from the first sample of the tar file `file`. Throws Error(Exit::usage) naming the
-// file, the offset and the key if the sample does not have what is needed. With `keep_broken` the
-// plan is then made from the next sample; if the first 20 have the problem, that of the first is
-// thrown.
+// file, the offset and the key if the sample does not have what is needed. With `keep_broken` it
+// tries the first 20 samples, takes the first one that has it, and throws the error of the first
+// sample if none does.
 SamplePlan make_plan(const ChosenFeatures& chosen, const std::string& file, bool keep_broken);
 
 // Returns why `member`, a value of ChosenFeatures, names nothing that can be read; empty if it may.
